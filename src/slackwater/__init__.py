@@ -1,0 +1,28 @@
+"""Progress-aware scheduling for many Spark Structured Streaming queries.
+
+    import slackwater
+    slackwater.attach(spark)
+
+Every query of the session is then scheduled by how soon its next watermark will sweep a window shut.
+"""
+
+from slackwater._version import __version__
+from slackwater.core.model import Choice, Policy, QueryOptions, QueryView, Snapshot
+from slackwater.drivers.spark.attach import Handle, QueryStatus, SchedulerStats, attach
+from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
+
+__all__ = [
+    "AttachError",
+    "Choice",
+    "ConfigurationError",
+    "Handle",
+    "Policy",
+    "QueryOptions",
+    "QueryStatus",
+    "QueryView",
+    "SchedulerStats",
+    "SlackwaterError",
+    "Snapshot",
+    "__version__",
+    "attach",
+]

@@ -1,0 +1,262 @@
+"""The benchmark commands that the command line mounts."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  # cyclopts reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from slackwater.bench.harness import Listener, check, run_bench
+from slackwater.bench.model import BenchPlan, RunSettings, RunSpec
+from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
+from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # cyclopts
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from slackwater.bench.model import BenchResult, Failure, Interval, RunResult
+
+DEFAULT_POLICIES = "spark-fair,spark-tuned,round-robin,klink"
+DEFAULT_SWEEP = "2,3,4,5,6,8"
+ABSENT = "-"
+
+
+def bench_ysb(
+    *,
+    queries: int = 16,
+    rate: int = 10_000,
+    window: float = 10.0,
+    seconds: float = 60.0,
+    policies: str = DEFAULT_POLICIES,
+    seeds: int = 1,
+    seed: int = 0,
+    phases: Phases = "spread",
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+    payload: PayloadKind = "columns",
+    sweep: str = DEFAULT_SWEEP,
+    delay: float = 1.0,
+    cores: int = 2,
+    heap: str = "2g",
+    partitions: int = 1,
+    source_partitions: int = 1,
+    warmup_min: float | None = None,
+    warmup_max: float = 90.0,
+) -> None:
+    """Measure how soon each policy emits the windows of many YSB queries, and what that costs.
+
+    Parameters
+    ----------
+    queries
+        Number of queries that run at the same time.
+    rate
+        Events per second of each query.
+    window
+        Length of the windows in seconds.
+    seconds
+        Length of the measured span, after warm-up.
+    policies
+        Names, with commas: spark-fifo, spark-fair, spark-every-5s, spark-staggered-5s, spark-tuned, or one of
+        Slackwater's, also with a knob: klink:cost, klink:latency.
+    seeds
+        Number of seeds; more than one gives intervals.
+    seed
+        The first seed.
+    phases
+        Where windows end: spread over the window's length, or aligned.
+    json_file
+        File for the results; written anew after every run.
+    payload
+        Events as columns, or as JSON strings that the query parses.
+    sweep
+        Trigger intervals in seconds that spark-tuned tries.
+    delay
+        Watermark delay in seconds.
+    cores
+        Cores that Spark gets.
+    heap
+        Heap of Spark's JVM.
+    partitions
+        State partitions of each query.
+    source_partitions
+        Partitions of each query's source.
+    warmup_min
+        Shortest warm-up in seconds; two windows and at least 20 s when not given.
+    warmup_max
+        Longest warm-up in seconds; a run that is not steady by then says so.
+    """
+    if seeds < 1:
+        raise ConfigurationError(f"seeds must be at least 1; got {seeds}.")
+    settings = RunSettings(
+        cores=cores,
+        heap=heap,
+        partitions=partitions,
+        source_partitions=source_partitions,
+        warmup_min_s=warmup_min,
+        warmup_max_s=warmup_max,
+    )
+    run = RunSpec(
+        workload="ysb",
+        policy="",
+        seed=seed,
+        queries=queries,
+        rate=rate,
+        window_s=window,
+        delay_s=delay,
+        seconds=seconds,
+        phases=phases,
+        payload=payload,
+        settings=settings,
+    )
+    plan = BenchPlan(
+        run=run,
+        policies=tuple(name.strip() for name in policies.split(",") if name.strip()),
+        seeds=tuple(range(seed, seed + seeds)),
+        sweep_s=_numbers(sweep),
+    )
+    check(plan)
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
+    _run_and_print(plan, json_file)
+
+
+def _run_and_print(plan: BenchPlan, json_file: Path | None) -> None:
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+    )
+    with progress:
+        result = run_bench(plan, _Shown(progress, json_file))
+    print_result(result, Console())
+    if result.failures:
+        names = ", ".join(f"{failure.policy} (seed {failure.seed})" for failure in result.failures)
+        raise SlackwaterError(f"{len(result.failures)} runs failed: {names}. Their errors are above.")
+
+
+class _Shown(Listener):
+    """Progress on stderr, and the file after every run."""
+
+    def __init__(self, progress: Progress, json_file: Path | None) -> None:
+        self._progress = progress
+        self._json_file = json_file
+        self._task: TaskID = progress.add_task("starting", total=None)
+
+    def planned(self, runs: int) -> None:
+        self._progress.update(self._task, total=runs)
+
+    def state(self, spec: RunSpec, state: dict[str, Any]) -> None:
+        place = next((f" {state[done]}/{state[of]:g}" for done, of in _PLACES if done in state), "")
+        self._progress.update(
+            self._task, description=f"{spec.policy} (seed {spec.seed}): {state.get('state', '')}{place}"
+        )
+
+    def finished(self, run: RunResult) -> None:
+        self._progress.advance(self._task)
+        windows = run.windows
+        self._progress.console.print(
+            f"{run.policy} (seed {run.seed}): mean {_number(run.latency_s.mean)} s, "
+            f"{windows.emitted}/{windows.expected} windows, {windows.wrong} wrong, {run.cpu_cores:.2f} cores",
+            highlight=False,
+        )
+
+    def failed(self, failure: Failure) -> None:
+        self._progress.advance(self._task)
+        self._progress.console.print(
+            f"{failure.policy} (seed {failure.seed}) failed: {failure.error}", style="red"
+        )
+
+    def result(self, result: BenchResult) -> None:
+        if self._json_file is not None:
+            write_result(result, self._json_file)
+
+
+_PLACES = (("s", "of_s"), ("done", "of"))
+
+
+def write_result(result: BenchResult, file: Path) -> None:
+    """Replace the file in one step, so that an interrupted benchmark leaves what it had measured."""
+    text = msgspec.json.format(msgspec.json.encode(result), indent=1)
+    partial = file.with_name(file.name + ".partial")
+    partial.write_bytes(text + b"\n")
+    partial.replace(file)
+
+
+def print_result(result: BenchResult, console: Console) -> None:
+    console.print(_runs_table(result))
+    if len(result.seeds) > 1:
+        console.print(_summary_table(result))
+
+
+def _runs_table(result: BenchResult) -> Table:
+    table = Table(
+        title=f"{result.workload}: {result.queries} queries of {result.rate} events/s, "
+        f"{result.window_s:g} s windows, {result.phases}, {result.seconds:g} s measured"
+    )
+    table.add_column("policy", no_wrap=True)
+    if len(result.seeds) > 1:
+        table.add_column("seed", justify="right")
+    for heading in (
+        *("mean s", "p50", "p90", "p99", "max", "prop. mean", "cores", "batches/s"),
+        *("out/due", "wrong", "steady", "decide p99 ms", "overhead %"),
+    ):
+        table.add_column(heading, justify="right")
+    for run in result.runs:
+        latency, windows = run.latency_s, run.windows
+        name = f"{run.policy} ({run.chosen})" if run.chosen else run.policy
+        cells = [
+            *(_number(x) for x in (latency.mean, latency.p50, latency.p90, latency.p99, latency.max)),
+            _number(run.propagation_s.mean),
+            _number(run.cpu_cores),
+            _number(run.batches / run.seconds),
+            f"{windows.emitted}/{windows.expected}",
+            str(windows.wrong),
+            "yes" if run.steady else "no",
+            _number(run.scheduler.decision_ms_p99),
+            _number(run.scheduler.overhead_pct),
+        ]
+        seed = [str(run.seed)] if len(result.seeds) > 1 else []
+        table.add_row(name, *seed, *cells, style="dim" if run.sweep_of else None)
+    return table
+
+
+def _summary_table(result: BenchResult) -> Table:
+    table = Table(title=f"over {len(result.seeds)} seeds: mean ± half of the 95 % interval")
+    table.add_column("policy", no_wrap=True)
+    for heading in ("mean s", "p50", "p90", "p99", "prop. mean", "cores", "steady"):
+        table.add_column(heading, justify="right")
+    for line in result.summary:
+        figures = (
+            *(line.latency_mean_s, line.latency_p50_s, line.latency_p90_s, line.latency_p99_s),
+            *(line.propagation_mean_s, line.cpu_cores),
+        )
+        table.add_row(line.policy, *map(_with_interval, figures), f"{line.steady_runs}/{line.runs}")
+    return table
+
+
+def _with_interval(value: Interval | None) -> str:
+    if value is None:
+        return ABSENT
+    half = value.half_width_95
+    return _number(value.mean) if half is None else f"{value.mean:.2f} ± {half:.2f}"
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.2f}"
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ConfigurationError(f"--sweep takes seconds with commas, as in 2,3,4; got {text!r}.") from None
+    if any(value <= 0 for value in found):
+        raise ConfigurationError(f"--sweep takes intervals greater than 0 s; got {text!r}.")
+    return found

@@ -1,0 +1,290 @@
+"""What goes into a benchmark and what comes out: settings, the policies' names, and the result file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from slackwater.errors import ConfigurationError, unknown_name
+from slackwater.workloads.base import Phases  # noqa: TC001  # msgspec reads the annotations
+from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # msgspec
+
+TUNED = "spark-tuned"
+STAGGER = 0.06
+
+ContenderKind = Literal["fifo", "fair", "fixed", "slackwater"]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What every policy gets alike: Spark's settings, tuned for small queries, and the run's protocol."""
+
+    cores: int = 2
+    heap: str = "2g"
+    partitions: int = 1
+    source_partitions: int = 1
+    start_wait_s: float = 2.0
+    first_start_wait_s: float = 30.0
+    warmup_min_s: float | None = None  # None: two windows, at least 20 s
+    warmup_max_s: float = 90.0
+    steady_span_s: float = 10.0
+    steady_tolerance: float = 0.15
+    drain_s: float | None = None  # None: two windows
+    grace_s: float = 120.0
+    recent_progress: int = 100_000
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run of one policy: what the worker process reads."""
+
+    workload: str
+    policy: str
+    seed: int
+    queries: int
+    rate: int
+    window_s: float
+    delay_s: float
+    seconds: float
+    phases: Phases
+    payload: PayloadKind
+    settings: RunSettings = RunSettings()
+    scratch: str | None = None
+
+    @property
+    def warmup_min_s(self) -> float:
+        asked = self.settings.warmup_min_s
+        return max(2 * self.window_s, 20.0) if asked is None else asked
+
+    @property
+    def drain_s(self) -> float:
+        asked = self.settings.drain_s
+        return 2 * self.window_s if asked is None else asked
+
+    @property
+    def timeout_s(self) -> float:
+        """After this a run hangs: every phase at its longest, and grace for Spark to start and stop."""
+        settings = self.settings
+        starting = settings.first_start_wait_s + self.queries * (settings.start_wait_s + 3.0)
+        warming = max(self.warmup_min_s, settings.warmup_max_s)
+        return starting + warming + self.seconds + self.drain_s + settings.grace_s
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """A whole benchmark: one workload, several policies and seeds."""
+
+    run: RunSpec  # its policy and seed are filled in for each run
+    policies: tuple[str, ...]
+    seeds: tuple[int, ...]
+    sweep_s: tuple[float, ...] = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+
+    def spec(self, policy: str, seed: int) -> RunSpec:
+        return replace(self.run, policy=policy, seed=seed)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """What a policy's name in a benchmark stands for."""
+
+    name: str
+    kind: ContenderKind
+    interval_s: float | None = None
+    staggered: bool = False
+    policy: str | None = None
+    knob: str = "balanced"
+
+    def interval_ms(self, index: int, count: int) -> int | None:
+        """The fixed trigger of query `index`, or None: as soon as possible, or as the scheduler says."""
+        if self.interval_s is None:
+            return None
+        place = 2 * index / (count - 1) - 1 if self.staggered and count > 1 else 0.0
+        return round(1000 * self.interval_s * (1 + STAGGER * place))
+
+
+_FIXED = re.compile(r"spark-(every|staggered)-(\d+(?:\.\d+)?)s")
+_KNOBS = ("cost", "balanced", "latency")
+
+
+def contender(name: str) -> Contender:
+    """What the policy `name` stands for; `spark-tuned` is a sweep of others and has no meaning of its own."""
+    if name == "spark-fifo":
+        return Contender(name, "fifo")
+    if name == "spark-fair":
+        return Contender(name, "fair")
+    if fixed := _FIXED.fullmatch(name):
+        interval_s = float(fixed[2])
+        if interval_s <= 0:
+            raise ConfigurationError(f"the interval in {name!r} must be greater than 0 s.")
+        return Contender(name, "fixed", interval_s=interval_s, staggered=fixed[1] == "staggered")
+    return _slackwater(name)
+
+
+def _slackwater(name: str) -> Contender:
+    from slackwater.policies.registry import known_policies  # noqa: PLC0415  # not needed for Spark's own
+
+    policy, _, knob = name.partition(":")
+    ours = known_policies()
+    if policy not in ours:
+        spark = ["spark-fifo", "spark-fair", "spark-every-5s", "spark-staggered-5s", TUNED]
+        raise unknown_name("policy", policy, [*spark, *ours])
+    if knob and knob not in _KNOBS:
+        raise unknown_name(f"knob in {name!r}", knob, _KNOBS)
+    return Contender(name, "slackwater", policy=policy, knob=knob or "balanced")
+
+
+def staggered_name(interval_s: float) -> str:
+    return f"spark-staggered-{interval_s:g}s"
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Percentiles, with the number of samples that they rest on; all None without samples."""
+
+    count: int
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """Windows that were due in the measured span; `wrong` ones came out and differ from the oracle's."""
+
+    expected: int
+    emitted: int
+    wrong: int
+    wrong_outside: int = 0  # emitted and wrong, due before or after the span
+
+
+@dataclass(frozen=True)
+class Heap:
+    mean: float | None
+    p90: float | None
+    max: float | None
+    after_gc_mean: float | None
+    after_gc_max: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class SchedulerCost:
+    decision_ms_p99: float | None = None
+    overhead_pct: float | None = None
+    decisions: int | None = None
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """The watermarks' mean age over the queries, at the start and the end of the measured span."""
+
+    start_s: float | None
+    end_s: float | None
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    name: str
+    phase_ms: int
+    interval_s: float | None
+    latency_mean_s: float | None
+    batches: int
+    windows: WindowCounts
+
+
+@dataclass(frozen=True)
+class RunResult:
+    policy: str
+    seed: int
+    latency_s: Distribution
+    propagation_s: Distribution
+    windows: WindowCounts
+    events_per_s: float
+    offered_events_per_s: float
+    cpu_cores: float
+    batches: int
+    batch_s: Distribution
+    heap_mb: Heap
+    scheduler: SchedulerCost
+    steady: bool
+    warmup_s: float
+    drain_s: float
+    seconds: float
+    backlog: Backlog
+    per_query: list[QueryResult]
+    latencies_s: list[float]
+    sweep_of: str | None = None
+    chosen: str | None = None
+
+
+@dataclass(frozen=True)
+class WorkerResult:
+    """What the worker writes: the run, and facts that only it could see."""
+
+    run: RunResult
+    spark: str
+    java: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    policy: str
+    seed: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds, and half the width of its 95 % interval (None with one seed)."""
+
+    mean: float
+    half_width_95: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class PolicySummary:
+    policy: str
+    steady_runs: int
+    runs: int
+    latency_mean_s: Interval | None
+    latency_p50_s: Interval | None
+    latency_p90_s: Interval | None
+    latency_p99_s: Interval | None
+    propagation_mean_s: Interval | None
+    cpu_cores: Interval
+
+
+@dataclass(frozen=True)
+class Machine:
+    cores: int
+    cpu: str
+    memory_gb: float
+    os: str
+    python: str
+    java: str | None
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    workload: str
+    queries: int
+    rate: int
+    window_s: float
+    delay_s: float
+    seconds: float
+    phases: str
+    payload: str
+    seed: int
+    seeds: list[int]
+    commit: str | None
+    spark: str | None
+    machine: Machine
+    settings: RunSettings
+    runs: list[RunResult] = field(default_factory=list)
+    summary: list[PolicySummary] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    complete: bool = False

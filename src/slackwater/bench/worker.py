@@ -1,0 +1,397 @@
+"""One run of one policy in a fresh Spark: `python -m slackwater.bench.worker < spec.json > result.json`.
+
+Protocol. Queries start one after the other, each once the previous one has finished its first batch or
+after `start_wait_s` (the first one, on a cold JVM, gets longer). Warm-up lasts until two consecutive spans
+look alike. Windows with a deadline in the measured span are due; they are waited for, for `drain_s` after it
+at most. CPU and heap are taken within the span only. All figures come from Spark's own progress reports and
+the emitted rows, read after the queries have stopped, in the same way for every policy.
+
+What is under way goes to stderr, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slackwater.bench.cpu import HeapSampler, collections_mb, gc_log_option, heap_summary, tree_cpu_s
+from slackwater.bench.measure import (
+    Span,
+    batches_of,
+    distribution,
+    is_steady,
+    mean_lag_ms,
+    measure_query,
+    swept,
+    total,
+)
+from slackwater.bench.model import (
+    Backlog,
+    Contender,
+    QueryResult,
+    RunResult,
+    RunSpec,
+    SchedulerCost,
+    WorkerResult,
+    contender,
+)
+from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.workloads import ysb
+from slackwater.workloads.base import emitted_rows, start_query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from slackwater.bench.measure import Batch
+    from slackwater.workloads.base import QuerySpec, RunningQuery, Workload
+
+# The package moved within the 4.x line.
+_FILE_MANAGERS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+)
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """What is read at both ends of the measured span."""
+
+    wall_ms: int
+    cpu_s: float
+    scheduler_cpu_s: float
+
+
+def workload_of(spec: RunSpec) -> tuple[Workload, list[QuerySpec]]:
+    if spec.workload != "ysb":
+        raise ConfigurationError(f"unknown workload {spec.workload!r}; known is: ysb.")
+    queries = ysb.specs(
+        spec.queries,
+        rate=spec.rate,
+        window_s=spec.window_s,
+        delay_s=spec.delay_s,
+        phases=spec.phases,
+        seed=spec.seed,
+    )
+    return ysb.Ysb(payload=spec.payload, source_partitions=spec.settings.source_partitions), queries
+
+
+def run(spec: RunSpec) -> WorkerResult:
+    """Run one policy and measure it; the session lives in this process and is stopped at the end."""
+    with ExitStack() as cleanup:
+        scratch = Path(
+            spec.scratch or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-"))
+        )
+        chosen = contender(spec.policy)
+        gc_log = scratch / "gc.log"
+        _report("spark")
+        spark = _session(spec, chosen, scratch, gc_log)
+        cleanup.callback(spark.stop)
+        handle = _attached(spark, chosen, cleanup)
+        sampler = HeapSampler(spark.sparkContext._jvm)  # noqa: SLF001  # PySpark has no public way to the JVM
+        sampler.start()
+        cleanup.callback(sampler.stop)
+        return _Run(spec, chosen, spark, handle, sampler, gc_log, scratch).result()
+
+
+class _Run:
+    def __init__(
+        self,
+        spec: RunSpec,
+        chosen: Contender,
+        spark: SparkSession,
+        handle: Any,
+        sampler: HeapSampler,
+        gc_log: Path,
+        scratch: Path,
+    ) -> None:
+        self.spec = spec
+        self.contender = chosen
+        self.spark = spark
+        self.jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+        self.handle = handle
+        self.sampler = sampler
+        self.gc_log = gc_log
+        self.scratch = scratch
+        self.workload, self.queries = workload_of(spec)
+        self.running: list[RunningQuery] = []
+
+    def result(self) -> WorkerResult:
+        self._start_all()
+        steady, warmup_s = self._warm_up()
+        first, last = self._measure()
+        end_ms = self._drain(last.wall_ms)
+        _report("stopping")
+        batches = self._stop_and_collect()
+        _report("checking")
+        outcome = self._outcome(first, last, end_ms, batches, steady=steady, warmup_s=warmup_s)
+        version = self.jvm.java.lang.System.getProperty("java.version")
+        return WorkerResult(run=outcome, spark=self.spark.version, java=version)
+
+    def _start_all(self) -> None:
+        count = len(self.queries)
+        for i, query in enumerate(self.queries):
+            _report("starting", done=i, of=count)
+            if self.contender.kind in ("fair", "fixed"):
+                self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+            checkpoint = self.scratch / "checkpoints" / query.name
+            interval_ms = self.contender.interval_ms(i, count)
+            running = start_query(self.spark, self.workload, query, checkpoint, interval_ms)
+            self.running.append(running)
+            settings = self.spec.settings
+            wait_s = settings.start_wait_s if i else settings.first_start_wait_s
+            give_up = time.monotonic() + wait_s
+            while time.monotonic() < give_up and not self._batches(running):
+                time.sleep(0.1)
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+
+    def _warm_up(self) -> tuple[bool, float]:
+        spec = self.spec
+        # Whole windows, so that where in its window a query stands cancels out.
+        span_s = spec.window_s * ceil(max(spec.settings.steady_span_s, spec.window_s) / spec.window_s)
+        began = time.monotonic()
+        check_s = spec.warmup_min_s
+        while True:
+            self._sleep(began, check_s, "warming up", of_s=spec.settings.warmup_max_s)
+            batches = [self._batches(running) for running in self.running]
+            steady = is_steady(batches, _now_ms(), round(1000 * span_s), spec.settings.steady_tolerance)
+            if steady or check_s >= spec.settings.warmup_max_s:
+                return steady, round(time.monotonic() - began, 1)
+            check_s = min(check_s + span_s / 2, spec.settings.warmup_max_s)
+
+    def _measure(self) -> tuple[_Snapshot, _Snapshot]:
+        first = self._snapshot()
+        self._sleep(time.monotonic(), self.spec.seconds, "measuring", of_s=self.spec.seconds)
+        last = self._snapshot()
+        return first, last
+
+    def _drain(self, to_ms: int) -> int:
+        """Wait until every due window is out, or `drain_s`; returns when that was."""
+        _report("draining", of_s=self.spec.drain_s)
+        give_up = time.monotonic() + self.spec.drain_s
+        waiting = list(self.running)
+        while waiting and time.monotonic() < give_up:
+            waiting = [
+                running
+                for running in waiting
+                if not swept(self._newest_batches(running), _last_end_ms(running.spec, to_ms))
+            ]
+            time.sleep(0.2)
+        self._check_alive()
+        return _now_ms()
+
+    def _stop_and_collect(self) -> list[list[Batch]]:
+        for running in self.running:
+            running.stream.stop()
+        return [self._batches(running) for running in self.running]
+
+    def _outcome(
+        self,
+        first: _Snapshot,
+        last: _Snapshot,
+        end_ms: int,
+        batches: Sequence[Sequence[Batch]],
+        *,
+        steady: bool,
+        warmup_s: float,
+    ) -> RunResult:
+        spec = self.spec
+        span = Span(from_ms=first.wall_ms, to_ms=last.wall_ms, end_ms=end_ms)
+        outcomes = [
+            measure_query(
+                found,
+                emitted_rows(self.spark, running.spec.name),
+                self.workload.oracle(running.spec, running.checkpoint),
+                span,
+            )
+            for running, found in zip(self.running, batches, strict=True)
+        ]
+        seconds = (span.to_ms - span.from_ms) / 1000
+        in_span = list(chain.from_iterable(outcome.batches for outcome in outcomes))
+        latencies_s = list(chain.from_iterable(outcome.latencies_s for outcome in outcomes))
+        propagations_s = list(chain.from_iterable(outcome.propagations_s for outcome in outcomes))
+        gc_log = self.gc_log.read_text("utf-8") if self.gc_log.exists() else ""
+        return RunResult(
+            policy=spec.policy,
+            seed=spec.seed,
+            latency_s=distribution(latencies_s),
+            propagation_s=distribution(propagations_s),
+            windows=total(outcome.windows for outcome in outcomes),
+            events_per_s=round(sum(batch.input_rows for batch in in_span) / seconds, 1),
+            offered_events_per_s=float(spec.queries * spec.rate),
+            cpu_cores=round((last.cpu_s - first.cpu_s) / seconds, 4),
+            batches=len(in_span),
+            batch_s=distribution([batch.duration_ms / 1000 for batch in in_span]),
+            heap_mb=heap_summary(
+                self.sampler.between(span.from_ms, span.to_ms),
+                collections_mb(gc_log, span.from_ms, span.to_ms),
+            ),
+            scheduler=self._scheduler_cost(first, last),
+            steady=steady,
+            warmup_s=warmup_s,
+            drain_s=round((span.end_ms - span.to_ms) / 1000, 3),
+            seconds=round(seconds, 3),
+            backlog=Backlog(start_s=_lag_s(batches, span.from_ms), end_s=_lag_s(batches, span.to_ms)),
+            per_query=[
+                QueryResult(
+                    name=running.spec.name,
+                    phase_ms=running.spec.phase_ms,
+                    interval_s=None if running.interval_ms is None else running.interval_ms / 1000,
+                    latency_mean_s=distribution(outcome.latencies_s).mean,
+                    batches=len(outcome.batches),
+                    windows=outcome.windows,
+                )
+                for running, outcome in zip(self.running, outcomes, strict=True)
+            ],
+            latencies_s=sorted(latencies_s),
+        )
+
+    def _scheduler_cost(self, first: _Snapshot, last: _Snapshot) -> SchedulerCost:
+        if self.handle is None:
+            return SchedulerCost()
+        stats = self.handle.stats()
+        used_s = last.cpu_s - first.cpu_s
+        share = (last.scheduler_cpu_s - first.scheduler_cpu_s) / used_s if used_s > 0 else 0.0
+        return SchedulerCost(
+            decision_ms_p99=round(stats.decision_ms_p99, 4),
+            overhead_pct=round(100 * share, 3),
+            decisions=stats.decisions,
+        )
+
+    def _snapshot(self) -> _Snapshot:
+        scheduler_cpu_s = 0.0 if self.handle is None else float(self.handle.stats().cpu_s)
+        return _Snapshot(wall_ms=_now_ms(), cpu_s=tree_cpu_s(), scheduler_cpu_s=scheduler_cpu_s)
+
+    def _batches(self, running: RunningQuery) -> list[Batch]:
+        """A query's batches by its own progress reports, in two calls to the JVM.
+
+        PySpark would turn each report into objects, call by call. A report's toString is JSON, and Scala
+        prints an array of them as "Array(…, …)".
+        """
+        reports = running.stream._jsq.recentProgress()  # noqa: SLF001
+        printed = self.jvm.scala.runtime.ScalaRunTime.stringOf(reports)
+        return batches_of(json.loads(f"[{printed.removeprefix('Array(').removesuffix(')')}]"))
+
+    def _newest_batches(self, running: RunningQuery) -> list[Batch]:
+        """The newest batch alone where it is the newest report: all that a drain needs to look at."""
+        report = running.stream._jsq.lastProgress()  # noqa: SLF001
+        newest = [] if report is None else batches_of([json.loads(report.json())])
+        return newest or self._batches(running)
+
+    def _sleep(self, began: float, until_s: float, state: str, of_s: float) -> None:
+        """Sleep until `until_s` after `began`, saying now and then how far it is."""
+        while (left_s := began + until_s - time.monotonic()) > 0:
+            _report(state, s=round(time.monotonic() - began), of_s=of_s)
+            time.sleep(min(left_s, 2.0))
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        for running in self.running:
+            if not running.stream.isActive:
+                raise SlackwaterError(
+                    f"query {running.spec.name} ended during the run: {running.stream.exception()}"
+                )
+
+
+def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415  # a spec must be readable without Spark
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    settings = spec.settings
+    config = {
+        "spark.master": f"local[{settings.cores}]",
+        "spark.app.name": "slackwater-bench",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": gc_log_option(gc_log),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": settings.heap,
+        "spark.local.dir": str(scratch / "local"),
+        "spark.log.level": "ERROR",
+        "spark.scheduler.mode": "FIFO" if chosen.kind == "fifo" else "FAIR",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.partitions),
+        "spark.sql.streaming.numRecentProgressUpdates": str(settings.recent_progress),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder
+    for key, value in config.items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _file_manager(spark))
+    return spark
+
+
+def _file_manager(spark: SparkSession) -> str:
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    for name in _FILE_MANAGERS:
+        try:
+            jvm.java.lang.Class.forName(name)
+        except Py4JJavaError:
+            continue
+        return name
+    raise SlackwaterError(
+        f"Spark {spark.version} has none of the checkpoint file managers {', '.join(_FILE_MANAGERS)}; "
+        "every run needs the same one."
+    )
+
+
+def _attached(spark: SparkSession, chosen: Contender, cleanup: ExitStack) -> Any:
+    if chosen.kind != "slackwater":
+        return None
+    import slackwater  # noqa: PLC0415  # Spark's own policies must run without the scheduler being loaded
+
+    return cleanup.enter_context(slackwater.attach(spark, chosen.policy, knob=chosen.knob))
+
+
+def _last_end_ms(spec: QuerySpec, to_ms: int) -> int:
+    """The end of the last window whose deadline lies before `to_ms`."""
+    base = spec.phase_ms + spec.delay_ms
+    return spec.phase_ms + (to_ms - 1 - base) // spec.window_ms * spec.window_ms
+
+
+def _lag_s(queries: Sequence[Sequence[Batch]], at_ms: int) -> float | None:
+    lag_ms = mean_lag_ms(queries, at_ms, at_ms)
+    return None if lag_ms is None else round(lag_ms / 1000, 3)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
+
+
+def _report(state: str, **facts: float) -> None:
+    print(json.dumps({"state": state, **facts}), file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    # The JVM inherits stdout and may print; the result must stand there alone.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RunSpec)
+    try:
+        result = run(spec)
+    except SlackwaterError as error:
+        print(json.dumps({"error": str(error)}), file=sys.stderr, flush=True)
+        sys.exit(1)
+    with out:
+        out.write(msgspec.json.encode(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""What a batch costs: a + b·rows, learnt online from the batches that ran.
+
+The first batches of a query compile code and are slow, a collection or a noisy neighbour makes outliers, so the
+line is a median one (Theil–Sen over the last batches) and young queries lean on what they have.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+_FIRST_COST_S = 0.5
+_WARMUP_BATCHES = 2
+
+
+class CostModel:
+    """Learns a (fixed cost of a batch), b (cost of a row) and the fixed cost of a batch without rows."""
+
+    def __init__(self, history: int = 32) -> None:
+        self._samples: deque[tuple[int, float]] = deque(maxlen=history)
+        self._seen = 0
+        self._fixed_s = _FIRST_COST_S
+        self._row_s = 0.0
+        self._sweep_s = _FIRST_COST_S
+
+    def observe(self, rows: int, duration_s: float) -> None:
+        self._seen += 1
+        if self._seen == _WARMUP_BATCHES + 1:
+            self._samples.clear()
+        self._samples.append((rows, duration_s))
+        self._fit()
+
+    @property
+    def fixed_s(self) -> float:
+        return self._fixed_s
+
+    @property
+    def row_s(self) -> float:
+        return self._row_s
+
+    @property
+    def sweep_s(self) -> float:
+        return self._sweep_s
+
+    def batch_s(self, rows: float) -> float:
+        return self._fixed_s + self._row_s * rows
+
+    def _fit(self) -> None:
+        samples = list(self._samples)
+        slopes = [
+            (t2 - t1) / (n2 - n1)
+            for i, (n1, t1) in enumerate(samples)
+            for n2, t2 in samples[i + 1 : i + 9]
+            if n1 != n2
+        ]
+        shortest_s = min(t for _, t in samples)
+        self._row_s = max(0.0, median(slopes)) if slopes else 0.0
+        self._fixed_s = max(shortest_s / 2, median(t - self._row_s * n for n, t in samples))
+        recent = samples[-9:]
+        least_rows = min(n for n, _ in recent)
+        self._sweep_s = median(t for n, t in recent if n <= 2 * least_rows + 1)

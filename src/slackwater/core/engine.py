@@ -1,0 +1,268 @@
+"""The engine: a driver's report in, commands out. Knows nothing of Spark, threads or clocks.
+
+A policy suggests; the engine grants. It keeps lanes, turns (a data batch, then the sweep batch that emits), the
+anti-starvation bound and the leases, whatever the policy says, and it survives any policy.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from slackwater.core.history import Entry, History
+from slackwater.core.model import Choice, Commands, Grant, Policy, Report, Snapshot, Stage
+from slackwater.core.query import QueryState, Turn
+from slackwater.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from slackwater.core.model import QueryView
+
+log = logging.getLogger("slackwater")
+
+_SHORTEST_WAKE_S = 0.01
+_LONGEST_WAKE_S = 0.5
+_SWEEP_FIRST = -1e9
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How the engine treats every policy.
+
+    lanes: how many turns run at once; "auto" follows the cores.
+    max_wait_s: nobody waits longer for a turn once a lane is free.
+    target_latency_s: for queries without windows that name none.
+    confidence: how sure the sweeping watermark's arrival must be before a turn is spent on it.
+    lease_s / idle_lease_s: a turn that runs longer, or shows no running task for so long, stops counting as a
+    lane: user code in it may be waiting for a query that needs one.
+    """
+
+    lanes: int | Literal["auto"] = "auto"
+    max_wait_s: float = 30.0
+    target_latency_s: float = 2.0
+    confidence: float = 0.95
+    lease_s: float = 30.0
+    idle_lease_s: float = 2.0
+    history: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.lanes != "auto" and not (isinstance(self.lanes, int) and self.lanes >= 1):
+            raise ConfigurationError(f"lanes={self.lanes!r}: a number from 1 up, or 'auto', is needed.")
+        if not 0.5 <= self.confidence < 1:
+            raise ConfigurationError(f"confidence={self.confidence!r}: a share from 0.5 up to below 1 is needed.")
+        for name in ("max_wait_s", "target_latency_s", "lease_s", "idle_lease_s"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ConfigurationError(f"{name}={value!r}: a positive number of seconds is needed.")
+
+
+class Engine:
+    """Feed it reports in order of time; it answers with commands."""
+
+    def __init__(self, policy: Policy, fallback: Policy, settings: EngineSettings | None = None) -> None:
+        self.policy = policy
+        self.settings = settings or EngineSettings()
+        self.history = History(self.settings.history)
+        self._fallback = fallback
+        self._queries: dict[str, QueryState] = {}
+        self._sigmas = _normal_quantile(self.settings.confidence)
+        self._troubled = False
+        self._views: tuple[QueryView, ...] = ()
+        self._reasons: dict[str, str] = {}
+
+    # ---- what others may ask ----------------------------------------------------------------------------------
+
+    @property
+    def views(self) -> tuple[QueryView, ...]:
+        """The queries as the policy saw them last."""
+        return self._views
+
+    def state(self, key: str) -> QueryState | None:
+        return self._queries.get(key)
+
+    def reason(self, key: str) -> str:
+        return self._reasons.get(key, "")
+
+    def story(self, key: str | None = None, limit: int = 50) -> list[Entry]:
+        return self.history.recent(key, limit)
+
+    # ---- one step ---------------------------------------------------------------------------------------------
+
+    def step(self, report: Report) -> Commands:
+        self._observe(report)
+        now = report.wall_ts
+        grants: list[Grant] = []
+        self._advance_turns(report, grants)
+        lanes = report.cores if self.settings.lanes == "auto" else self.settings.lanes
+        free = max(0, lanes - self._busy_lanes(now))
+        snapshot = Snapshot(
+            wall_ts=now,
+            queries=tuple(self._queries[key].view(now) for key in sorted(self._queries)),
+            lanes=lanes,
+            lanes_free=free,
+            cores=report.cores,
+        )
+        self._views = snapshot.queries
+        choices = self._ask(snapshot)
+        wake = self._grant_turns(snapshot, choices, free, grants)
+        return Commands(
+            grants=tuple(grants),
+            urgencies=self._urgencies(choices),
+            enforce=self.policy.enforces,
+            wake_after_s=min(_LONGEST_WAKE_S, max(_SHORTEST_WAKE_S, wake - now)),
+        )
+
+    def _observe(self, report: Report) -> None:
+        now = report.wall_ts
+        for seen in report.queries:
+            if seen.facts is not None and seen.key not in self._queries:
+                self._queries[seen.key] = QueryState(
+                    seen.facts, now, self.settings.target_latency_s, self._sigmas
+                )
+            state = self._queries.get(seen.key)
+            if state is None:
+                continue
+            state.observe(seen, now)
+            for batch in seen.batches:
+                self.history.add(
+                    now,
+                    "observed",
+                    seen.key,
+                    f"batch {batch.batch_id}: {batch.rows} rows in {batch.duration_s:.2f} s",
+                )
+            if not seen.alive:
+                del self._queries[seen.key]
+                self._reasons.pop(seen.key, None)
+
+    def _advance_turns(self, report: Report, grants: list[Grant]) -> None:
+        """A query back at its gate has finished a granted batch: sweep now if that emits, else its turn is over."""
+        now = report.wall_ts
+        for state in self._queries.values():
+            turn, seen = state.turn, state.report
+            if turn is None or seen is None or not seen.waiting or seen.wait_no <= turn.wait_no:
+                continue
+            if turn.stage is Stage.DATA and turn.sweep and state.sweep_pending and not report.gates_open:
+                self._grant(state, Stage.SWEEP, now, "the watermark has passed a window: emit it", grants)
+            else:
+                state.end_turn(now)
+
+    def _busy_lanes(self, now: float) -> int:
+        busy = 0
+        for state in self._queries.values():
+            turn = state.turn
+            if turn is None:
+                continue
+            overdue = now - turn.granted_wall_ts > max(self.settings.lease_s, 5 * turn.expected_s)
+            idle = now - max(state.tasks_seen_wall_ts, turn.granted_wall_ts) > self.settings.idle_lease_s
+            busy += not (overdue or idle)
+        return busy
+
+    def _ask(self, snapshot: Snapshot) -> dict[str, Choice]:
+        """The policy's choices, or the fallback's for this step if the policy raises or talks nonsense."""
+        try:
+            choices = _checked(self.policy.decide(snapshot), snapshot)
+            self._troubled = False
+            return choices
+        except Exception as error:
+            if not self._troubled:
+                self.history.add(snapshot.wall_ts, "trouble", "", f"{type(error).__name__}: {error}")
+                story = "\n".join(f"  {e.kind}: {e.key} {e.what}" for e in self.history.recent(limit=10))
+                log.warning(
+                    "policy %r failed (%s: %s); %r decides until it recovers. What led there:\n%s",
+                    self.policy.name,
+                    type(error).__name__,
+                    error,
+                    self._fallback.name,
+                    story,
+                )
+            self._troubled = True
+            return _checked(self._fallback.decide(snapshot), snapshot)
+
+    def _grant_turns(
+        self, snapshot: Snapshot, choices: dict[str, Choice], free: int, grants: list[Grant]
+    ) -> float:
+        now = snapshot.wall_ts
+        wake = now + _LONGEST_WAKE_S
+        wanted: list[tuple[tuple[int, int, float, str], QueryView, str]] = []
+        for view in snapshot.queries:
+            choice = choices.get(view.key)
+            if choice is not None:
+                self._reasons[view.key] = choice.reason
+                if choice.wake_wall_ts is not None and choice.wake_wall_ts > now:
+                    wake = min(wake, choice.wake_wall_ts)
+            if not view.eligible:
+                continue
+            waited = now - view.last_turn_wall_ts
+            if waited > self.settings.max_wait_s:
+                wanted.append(((0, 0, -waited, view.key), view, f"waited {waited:.0f} s, the longest allowed"))
+            elif view.awaited:
+                wanted.append(((1, 0, 0.0, view.key), view, "somebody awaits all its available data"))
+            elif choice is not None and choice.start:
+                order = (2, view.priority_class, choice.urgency, view.key)
+                wanted.append((order, view, choice.reason))
+        if not self.policy.enforces:
+            return wake
+        for order, view, reason in sorted(wanted, key=lambda item: item[0])[:free]:
+            chosen = choices.get(view.key)
+            sweep = chosen.sweep if chosen is not None and order[0] == 2 else True
+            self._grant(self._queries[view.key], Stage.DATA, now, reason, grants, sweep=sweep)
+        return wake
+
+    def _grant(
+        self,
+        state: QueryState,
+        stage: Stage,
+        now: float,
+        reason: str,
+        grants: list[Grant],
+        *,
+        sweep: bool = True,
+    ) -> None:
+        seen = state.report
+        if seen is None:
+            return
+        key = state.facts.key
+        rows = state.backlog_rows(now)
+        expected = state.cost.sweep_s if stage is Stage.SWEEP else state.cost.batch_s(rows)
+        aim = state.next_window_end() if stage is Stage.DATA and not state.sweep_pending else None
+        state.begin_turn(Turn(stage, now, seen.wait_no, expected, sweep, aim))
+        grants.append(Grant(key, seen.wait_no, stage, reason))
+        self._reasons[key] = reason
+        self.history.add(now, "requested", key, f"{stage}: {reason}")
+
+    def _urgencies(self, choices: dict[str, Choice]) -> dict[str, float]:
+        """For tasks of running batches: a sweep before everything, then as the policy says."""
+        out: dict[str, float] = {}
+        for key, state in self._queries.items():
+            choice = choices.get(key)
+            urgency = choice.urgency if choice is not None else 0.0
+            sweeping = state.turn is not None and state.turn.stage is Stage.SWEEP
+            out[key] = urgency + (_SWEEP_FIRST if sweeping else 0.0)
+        return out
+
+
+def _checked(choices: list[Choice], snapshot: Snapshot) -> dict[str, Choice]:
+    known = {view.key for view in snapshot.queries}
+    out: dict[str, Choice] = {}
+    for choice in choices:
+        if not isinstance(choice, Choice):
+            raise TypeError(f"a policy answers with Choice objects, not {type(choice).__name__}")
+        if choice.key not in known:
+            raise LookupError(f"the policy named an unknown query {choice.key!r}")
+        if choice.key in out:
+            raise ValueError(f"the policy named query {choice.key!r} twice")
+        if not math.isfinite(choice.urgency):
+            raise ValueError(f"the policy gave query {choice.key!r} the urgency {choice.urgency!r}")
+        out[choice.key] = choice
+    return out
+
+
+def _normal_quantile(share: float) -> float:
+    """Standard deviations that cover a share of a normal distribution from below (bisection on erf)."""
+    low, high = 0.0, 10.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = 0.5 * (1 + math.erf(middle / math.sqrt(2)))
+        low, high = (middle, high) if below < share else (low, middle)
+    return low

@@ -1,0 +1,255 @@
+"""What crosses layers: facts about queries, what their batches told, what a policy sees and answers.
+
+Event time and wall time never mix: names say `event_ts` or `wall_ts` (seconds since the epoch) or, where both
+meet in a deadline, which of the two it is. Durations end in `_s`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from slackwater.errors import ConfigurationError
+
+Knob = Literal["cost", "balanced", "latency"]
+WatermarkPolicy = Literal["min", "max"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A tumbling or sliding event-time window, as Spark's `window(column, size, slide, offset)`."""
+
+    size_s: float
+    slide_s: float
+    offset_s: float = 0.0
+
+    def next_end(self, after_event_ts: float) -> float:
+        """The first window end strictly after an event time. Ends repeat every slide."""
+        phase = (self.offset_s + self.size_s) % self.slide_s
+        steps = math.floor((after_event_ts - phase) / self.slide_s + 1e-9) + 1
+        return phase + steps * self.slide_s
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """What a user may say of one query; everything else is read from its plan.
+
+    target_latency_s: for queries without windows, how old the oldest waiting row may grow.
+    priority_class: queries of a smaller class go before those of a greater one.
+    deadline: seconds after a window's end by which its result should be out; tightens the slack.
+    """
+
+    target_latency_s: float | None = None
+    priority_class: int = 0
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("target_latency_s", "deadline"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ConfigurationError(
+                    f"QueryOptions({name}={value!r}): a positive number of seconds is needed."
+                )
+        if not isinstance(self.priority_class, int):
+            raise ConfigurationError(
+                f"QueryOptions(priority_class={self.priority_class!r}): a whole number is needed; 0 is usual, "
+                "smaller goes first."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """What does not change while a run of a query lives."""
+
+    key: str
+    name: str
+    query_id: str
+    gated: bool = True
+    windows: tuple[Window, ...] = ()
+    input_delays_s: tuple[float, ...] = ()
+    watermark_policy: WatermarkPolicy = "min"
+    emits_at_sweep: bool = True
+    stateful: bool = True
+    min_interval_s: float = 0.0
+    options: QueryOptions = field(default_factory=QueryOptions)
+
+    @property
+    def delay_s(self) -> float:
+        """The watermark delay that decides: the greatest under Spark's min policy, the least under max."""
+        if not self.input_delays_s:
+            return 0.0
+        return max(self.input_delays_s) if self.watermark_policy == "min" else min(self.input_delays_s)
+
+    def next_window_end(self, watermark_event_ts: float) -> float | None:
+        """The first end that a later watermark will sweep; None where no window waits for one."""
+        if not self.windows or not self.emits_at_sweep:
+            return None
+        return min(window.next_end(watermark_event_ts) for window in self.windows)
+
+
+@dataclass(frozen=True, slots=True)
+class InputMaximum:
+    """The largest event time that one watermarked input of a batch saw, and its rows."""
+
+    delay_s: float
+    rows: int
+    max_event_ts: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One micro-batch that ran, as Spark's progress tells it."""
+
+    batch_id: int
+    offsets_wall_ts: float
+    ended_wall_ts: float
+    duration_s: float
+    rows: int
+    watermark_event_ts: float
+    inputs: tuple[InputMaximum, ...] = ()
+    rows_out: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    backlog_rows: int | None = None
+    limited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReport:
+    """Where one query stands now."""
+
+    key: str
+    alive: bool
+    waiting: bool
+    wait_no: int
+    since_wall_ts: float
+    next_watermark_event_ts: float | None
+    found_data: bool = True
+    running_tasks: int = 0
+    awaited: bool = False
+    batches: tuple[BatchReport, ...] = ()
+    facts: QueryFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything a driver saw since the last report."""
+
+    wall_ts: float
+    cores: int
+    queries: tuple[QueryReport, ...]
+    gates_open: bool = False
+    ordinary_tasks: int = 0
+    heap_used_bytes: int = 0
+    heap_max_bytes: int = 0
+    heap_live_bytes: int = 0
+
+
+class Stage(StrEnum):
+    """Where a query's turn stands."""
+
+    WAITING = "waiting"
+    DATA = "data batch"
+    SWEEP = "sweep batch"
+    UNGATED = "not gated"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """One query as a policy sees it.
+
+    swm_wall_ts is when the watermark that sweeps the next window is expected to be ingestible, swm_sigma_s how
+    unsure that is, and swm_sure_wall_ts the same at the configured confidence. For a query without windows these
+    stand for its target: the wall time by which its oldest waiting row should have been taken.
+    """
+
+    key: str
+    name: str
+    stage: Stage
+    eligible: bool
+    waiting_since_wall_ts: float
+    last_turn_wall_ts: float
+    window_end_event_ts: float | None
+    swm_wall_ts: float
+    swm_sigma_s: float
+    swm_sure_wall_ts: float
+    batch_cost_s: float
+    row_cost_s: float
+    sweep_cost_s: float
+    rows_per_s: float
+    backlog_rows: float
+    offsets_wall_ts: float = 0.0
+    sweep_pending: bool = False
+    awaited: bool = False
+    priority_class: int = 0
+    deadline_s: float | None = None
+
+    @property
+    def windowed(self) -> bool:
+        return self.window_end_event_ts is not None
+
+    @property
+    def turn_cost_s(self) -> float:
+        """Cost of taking everything that waits and sweeping: (a + b·rows) + a again for the sweep."""
+        return self.batch_cost_s + self.row_cost_s * self.backlog_rows + self.sweep_cost_s
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All queries at one instant, in a fixed order (by key)."""
+
+    wall_ts: float
+    queries: tuple[QueryView, ...]
+    lanes: int
+    lanes_free: int
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A policy's word on one query: start it now or not, how urgent it is (less is sooner), and why.
+
+    wake_wall_ts says when the policy wants to be asked again if nothing happens before; sweep=False lets the
+    sweep of this turn ride with a later batch.
+    """
+
+    key: str
+    start: bool
+    urgency: float
+    reason: str
+    wake_wall_ts: float | None = None
+    sweep: bool = True
+
+
+class Policy(Protocol):
+    """Decides which waiting queries should get a turn. Must not keep queries it was not told about.
+
+    `enforces` is False for a policy that only watches.
+    """
+
+    name: str
+    enforces: bool
+
+    def decide(self, snapshot: Snapshot) -> list[Choice]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A turn, or the sweep that completes one, for the wait it answers."""
+
+    key: str
+    wait_no: int
+    stage: Stage
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What a driver is asked to enact."""
+
+    grants: tuple[Grant, ...] = ()
+    urgencies: dict[str, float] = field(default_factory=dict)
+    enforce: bool = True
+    wake_after_s: float = 0.5

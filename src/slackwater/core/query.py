@@ -1,0 +1,222 @@
+"""One query as the engine knows it: learns from its batches, answers with a view for the policies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from slackwater.core.cost import CostModel
+from slackwater.core.model import BatchReport, QueryFacts, QueryReport, QueryView, Stage
+from slackwater.core.swm import Arrival, SwmEstimator
+
+_RATE_SMOOTHING = 0.3
+_FIRST_RETRY_S = 0.1
+_LONGEST_RETRY_S = 5.0
+_NEVER_EVENT_TS = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The batches granted together. `aim_event_ts` is the event time that the data batch was sent to find."""
+
+    stage: Stage
+    granted_wall_ts: float
+    wait_no: int
+    expected_s: float
+    sweep: bool
+    aim_event_ts: float | None
+
+
+class QueryState:
+    """Mutable, owned by the engine. Nothing outside keeps a reference."""
+
+    def __init__(self, facts: QueryFacts, now_wall_ts: float, target_latency_s: float, sigmas: float) -> None:
+        self.facts = facts
+        self.cost = CostModel()
+        self.turn: Turn | None = None
+        self.report: QueryReport | None = None
+        self.last_turn_wall_ts = now_wall_ts
+        self.last_batch: BatchReport | None = None
+        self.rows_per_s = 0.0
+        self.last_latency_s: float | None = None
+        self.batches_seen = 0
+        self.tasks_seen_wall_ts = now_wall_ts
+        self._first_seen_wall_ts = now_wall_ts
+        self._target_latency_s = facts.options.target_latency_s or target_latency_s
+        self._sigmas = sigmas
+        self._inputs: list[SwmEstimator] = [SwmEstimator() for _ in facts.input_delays_s]
+        self._fruitless_turns = 0
+        self._retry_wall_ts = 0.0
+        self._progress_wall_ts = now_wall_ts
+
+    # ---- learning ---------------------------------------------------------------------------------------------
+
+    def observe(self, report: QueryReport, now_wall_ts: float) -> None:
+        self.report = report
+        if report.running_tasks > 0 or report.waiting:
+            self.tasks_seen_wall_ts = now_wall_ts
+        for batch in report.batches:
+            self._observe_batch(batch)
+
+    def _observe_batch(self, batch: BatchReport) -> None:
+        previous = self.last_batch
+        self.batches_seen += 1
+        self.cost.observe(batch.rows, batch.duration_s)
+        self._progress_wall_ts = batch.offsets_wall_ts
+        if previous is not None:
+            span_s = batch.offsets_wall_ts - previous.offsets_wall_ts
+            if span_s > 0:
+                rate = batch.rows / span_s
+                weight = _RATE_SMOOTHING if self.rows_per_s else 1.0
+                self.rows_per_s += weight * (rate - self.rows_per_s)
+        # A batch that was admission-limited, or re-run after a restart, says nothing about the stream's lag.
+        if not batch.limited and not (previous is None and batch.batch_id > 0):
+            for estimator, seen in zip(self._inputs, batch.inputs, strict=False):
+                if seen.max_event_ts is not None:
+                    estimator.observe(batch.offsets_wall_ts, seen.max_event_ts)
+        swept_end = self._swept_end(batch)
+        if swept_end is not None:
+            self.last_latency_s = batch.ended_wall_ts - swept_end
+            for estimator in self._inputs:
+                estimator.end_epoch()
+        self.last_batch = batch
+
+    def _swept_end(self, batch: BatchReport) -> float | None:
+        """The first window end that this batch's watermark passed and the last one's had not."""
+        before = self.last_batch.watermark_event_ts if self.last_batch else batch.watermark_event_ts
+        if before <= _NEVER_EVENT_TS:
+            return None
+        end = self.facts.next_window_end(before)
+        return end if end is not None and end <= batch.watermark_event_ts else None
+
+    def begin_turn(self, turn: Turn) -> None:
+        self.turn = turn
+        if turn.stage is Stage.DATA:
+            self.last_turn_wall_ts = turn.granted_wall_ts
+
+    def end_turn(self, now_wall_ts: float) -> None:
+        """The granted batches are over: did they find what they were sent for?"""
+        turn, self.turn = self.turn, None
+        if turn is None or self.report is None:
+            return
+        if self._fruitful(turn):
+            self._fruitless_turns = 0
+            self._retry_wall_ts = 0.0
+            return
+        self._fruitless_turns += 1
+        backoff_s = _FIRST_RETRY_S * 2 ** min(10, self._fruitless_turns - 1)
+        self._retry_wall_ts = now_wall_ts + min(_LONGEST_RETRY_S, self._longest_retry_s(), backoff_s)
+
+    def _longest_retry_s(self) -> float:
+        return _LONGEST_RETRY_S if self.windowed else max(_FIRST_RETRY_S, self._target_latency_s / 4)
+
+    def _fruitful(self, turn: Turn) -> bool:
+        batch = self.last_batch
+        if batch is None or batch.ended_wall_ts < turn.granted_wall_ts:
+            return False
+        if turn.aim_event_ts is None:
+            return batch.rows > 0 or turn.stage is Stage.SWEEP
+        reached = self.next_watermark_event_ts >= turn.aim_event_ts
+        if not reached:
+            for estimator, delay_s in zip(self._inputs, self.facts.input_delays_s, strict=False):
+                estimator.missed(batch.offsets_wall_ts, turn.aim_event_ts + delay_s)
+        return reached
+
+    # ---- knowing ----------------------------------------------------------------------------------------------
+
+    @property
+    def windowed(self) -> bool:
+        return bool(self.facts.windows) and self.facts.emits_at_sweep
+
+    @property
+    def next_watermark_event_ts(self) -> float:
+        """The watermark that the next batch will apply."""
+        known = self.report.next_watermark_event_ts if self.report else None
+        return known if known is not None else _NEVER_EVENT_TS
+
+    @property
+    def sweep_pending(self) -> bool:
+        """The next batch's watermark passes a window that the last batch's did not: one more batch emits."""
+        if self.last_batch is None or not self.facts.emits_at_sweep:
+            return False
+        applied, following = self.last_batch.watermark_event_ts, self.next_watermark_event_ts
+        if following <= applied:
+            return False
+        if applied <= _NEVER_EVENT_TS and not self.facts.windows:
+            return self.facts.stateful
+        end = self.facts.next_window_end(applied)
+        return self.facts.stateful if end is None else end <= following
+
+    def next_window_end(self) -> float | None:
+        if self.next_watermark_event_ts <= _NEVER_EVENT_TS:
+            return None
+        return self.facts.next_window_end(self.next_watermark_event_ts)
+
+    def swm_arrival(self, window_end_event_ts: float) -> Arrival:
+        """Under Spark's min policy the last input decides, under max the first."""
+        arrivals = [
+            estimator.arrival(window_end_event_ts + delay_s)
+            for estimator, delay_s in zip(self._inputs, self.facts.input_delays_s, strict=False)
+        ]
+        if not arrivals:
+            return Arrival(window_end_event_ts + self.facts.delay_s, 0.5)
+        choose = max if self.facts.watermark_policy == "min" else min
+        return choose(arrivals, key=lambda arrival: arrival.wall_ts)
+
+    def backlog_rows(self, now_wall_ts: float) -> float:
+        known = self.last_batch.backlog_rows if self.last_batch else None
+        grown = self.rows_per_s * max(0.0, now_wall_ts - self._progress_wall_ts)
+        return (known or 0) + grown
+
+    def spaced(self, now_wall_ts: float) -> bool:
+        """The user's own trigger interval is the least spacing between turns."""
+        first = self.last_turn_wall_ts <= self._first_seen_wall_ts and self.batches_seen == 0
+        return first or now_wall_ts >= self.last_turn_wall_ts + self.facts.min_interval_s
+
+    def view(self, now_wall_ts: float) -> QueryView:
+        report = self.report
+        waiting = bool(report and report.waiting and self.turn is None)
+        end = self.next_window_end()
+        pending = self.sweep_pending and self.turn is None
+        if pending or self.last_batch is None or (self.windowed and end is None):
+            # Something to emit, or nothing known yet: due since it began to wait.
+            since = report.since_wall_ts if report else now_wall_ts
+            arrival = Arrival(since, 0.0)
+        elif end is not None:
+            arrival = self.swm_arrival(end)
+        else:
+            arrival = Arrival(self._progress_wall_ts + self._target_latency_s, 0.0)
+        sure = arrival.wall_ts + self._sigmas * arrival.sigma_s
+        retry = 0.0 if pending else self._retry_wall_ts
+        return QueryView(
+            key=self.facts.key,
+            name=self.facts.name,
+            stage=self.stage,
+            eligible=waiting and self.facts.gated and self.spaced(now_wall_ts) and now_wall_ts >= retry,
+            waiting_since_wall_ts=report.since_wall_ts if report else now_wall_ts,
+            last_turn_wall_ts=self.last_turn_wall_ts,
+            window_end_event_ts=end,
+            swm_wall_ts=max(arrival.wall_ts, retry),
+            swm_sigma_s=arrival.sigma_s,
+            swm_sure_wall_ts=max(sure, retry),
+            batch_cost_s=self.cost.fixed_s,
+            row_cost_s=self.cost.row_s,
+            sweep_cost_s=self.cost.sweep_s if self.windowed and not pending else 0.0,
+            rows_per_s=self.rows_per_s,
+            backlog_rows=self.backlog_rows(now_wall_ts),
+            offsets_wall_ts=self._progress_wall_ts,
+            sweep_pending=pending,
+            awaited=bool(report and report.awaited),
+            priority_class=self.facts.options.priority_class,
+            deadline_s=self.facts.options.deadline,
+        )
+
+    @property
+    def stage(self) -> Stage:
+        if not self.facts.gated:
+            return Stage.UNGATED
+        return self.turn.stage if self.turn else Stage.WAITING
+
+    def watermark_lag_s(self, now_wall_ts: float) -> float:
+        watermark = self.next_watermark_event_ts
+        return now_wall_ts - watermark if watermark > _NEVER_EVENT_TS else math.nan

@@ -1,0 +1,145 @@
+"""When will the sweeping watermark be ingestible? (Klink 3.1, on the lag of the maximum.)
+
+Spark's watermark is `max(event time) − delay`, so a window closes once an event at or past `end + delay` can be
+read. Each data batch tells the lag of the maximum: the wall time at which it fixed its offsets minus the largest
+event time it saw. Per epoch (the span between two sweeps) the mean μ and mean square χ of the lag are kept, over
+the last h epochs:
+
+    E[w] = deadline + mean(μ)          Var[w] = (mean(χ) − mean(μ)²)·(1 + 1/m)
+
+The variance is that of a new observation: the paper's Eq. 6 is that of a mean and shrinks to nothing.
+
+Sources that let rows arrive in clumps (a file a minute, a rate source's whole seconds, a producer's linger) get a
+sharper answer: maxima that differ by multiples of one step say exactly which clump brings the deadline, and what
+is left to learn is how long after its last event a clump can be read. The scheduler sees that only from above (a
+batch that found the clump there), so the estimate moves down by halves until a batch comes too early.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+_MIN_STEP_S = 0.2
+_MIN_CLUMP_SAMPLES = 3
+_FIRST_SIGMA_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Expected wall time of an event time, and its standard deviation."""
+
+    wall_ts: float
+    sigma_s: float
+
+
+class SwmEstimator:
+    """Learns one input stream's lag; answers when an event time can be read."""
+
+    def __init__(self, history: int = 400) -> None:
+        self._means: deque[float] = deque(maxlen=history)
+        self._squares: deque[float] = deque(maxlen=history)
+        self._count = 0
+        self._sum = 0.0
+        self._sum_squares = 0.0
+        self._clumps = _Clumps()
+
+    def observe(self, offsets_wall_ts: float, max_event_ts: float) -> None:
+        """One data batch: its offsets were fixed at this wall time, and this was its largest event time."""
+        lag_s = offsets_wall_ts - max_event_ts
+        self._count += 1
+        self._sum += lag_s
+        self._sum_squares += lag_s * lag_s
+        self._clumps.observe(offsets_wall_ts, max_event_ts)
+
+    def missed(self, offsets_wall_ts: float, event_ts: float) -> None:
+        """A batch at this wall time did not find an event that was expected by then."""
+        self._clumps.missed(offsets_wall_ts, event_ts)
+
+    def end_epoch(self) -> None:
+        """A watermark swept a window: what was seen since the last sweep becomes one epoch of the history."""
+        if self._count:
+            self._means.append(self._sum / self._count)
+            self._squares.append(self._sum_squares / self._count)
+            self._count, self._sum, self._sum_squares = 0, 0.0, 0.0
+
+    def lag(self) -> Arrival:
+        """Mean and deviation of the lag itself (`wall_ts` holds a duration)."""
+        means, squares = list(self._means), list(self._squares)
+        if self._count:
+            means.append(self._sum / self._count)
+            squares.append(self._sum_squares / self._count)
+        if not means:
+            return Arrival(0.0, _FIRST_SIGMA_S)
+        epochs = len(means)
+        mean = math.fsum(means) / epochs
+        variance = max(0.0, math.fsum(squares) / epochs - mean * mean) * (1 + 1 / epochs)
+        sigma = math.sqrt(variance)
+        return Arrival(mean, max(sigma, _FIRST_SIGMA_S / (epochs + 1)))
+
+    def arrival(self, event_ts: float) -> Arrival:
+        """When an event at this event time, or the first one past it, is expected to be readable."""
+        clump = self._clumps.arrival(event_ts)
+        if clump is not None:
+            return clump
+        lag = self.lag()
+        return Arrival(event_ts + lag.wall_ts, lag.sigma_s)
+
+
+class _Clumps:
+    """Arrivals in steps of one size, if the maxima seen so far say so."""
+
+    def __init__(self) -> None:
+        self._maxima: deque[float] = deque(maxlen=12)
+        self._settle_s = math.inf
+        self._floor_s = 0.0
+        self._step_s: float | None = None
+
+    def observe(self, offsets_wall_ts: float, max_event_ts: float) -> None:
+        if self._maxima and max_event_ts <= self._maxima[-1]:
+            return
+        self._maxima.append(max_event_ts)
+        self._step_s = _common_step(self._maxima)
+        if self._step_s is not None:
+            seen_s = max(0.0, (offsets_wall_ts - max_event_ts) % self._step_s)
+            self._settle_s = max(self._floor_s, min(self._settle_s, seen_s / 2))
+
+    def missed(self, offsets_wall_ts: float, event_ts: float) -> None:
+        clump = self._clump(event_ts)
+        if clump is not None and self._step_s is not None:
+            early_s = offsets_wall_ts - clump
+            if 0 <= early_s < self._step_s:
+                self._floor_s = min(self._step_s, max(self._floor_s, early_s + 0.02))
+                self._settle_s = max(self._settle_s, min(self._step_s, 2 * self._floor_s))
+
+    def arrival(self, event_ts: float) -> Arrival | None:
+        clump = self._clump(event_ts)
+        if clump is None or not math.isfinite(self._settle_s):
+            return None
+        return Arrival(clump + self._settle_s, max(0.01, self._settle_s / 4))
+
+    def _clump(self, event_ts: float) -> float | None:
+        if self._step_s is None:
+            return None
+        last = self._maxima[-1]
+        return last + math.ceil((event_ts - last) / self._step_s - 1e-6) * self._step_s
+
+
+def _common_step(maxima: deque[float]) -> float | None:
+    """The greatest step of which all differences are multiples, to a few milliseconds; None if there is none."""
+    if len(maxima) < _MIN_CLUMP_SAMPLES:
+        return None
+    values = list(maxima)
+    differences_ms = [round((b - a) * 1000) for a, b in zip(values, values[1:], strict=False)]
+    step = 0
+    for difference in differences_ms:
+        step = _fuzzy_gcd(step, difference)
+    return step / 1000 if step >= _MIN_STEP_S * 1000 else None
+
+
+def _fuzzy_gcd(a: int, b: int, tolerance_ms: int = 4) -> int:
+    while b > tolerance_ms:
+        remainder = a % b
+        a, b = b, (0 if b - remainder <= tolerance_ms else remainder)
+    return a

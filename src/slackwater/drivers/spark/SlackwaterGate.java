@@ -1,0 +1,976 @@
+// The JVM side of Slackwater, compiled inside Spark's driver by Spark's own Janino: no jar, no Scala.
+//
+// It holds each micro-batch query between two batches until the scheduler in Python grants it a turn, orders
+// tasks among running batches by the scheduler's priorities, and reports what queries did, in one call a tick.
+// Three rules hold throughout:
+//   1. Nothing thrown here reaches a query: every entry point catches Throwable and lets the query go on.
+//   2. A silent scheduler opens every gate: an open gate follows the user's own trigger, as plain Spark would.
+//   3. What Spark keeps private is reached by name through Reach, and checked when we attach.
+//
+// Janino compiles Java 8 without lambdas or the diamond; casts stand where generics would have helped.
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.lang.management.ManagementFactory;
+import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryUsage;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.Pool;
+import org.apache.spark.scheduler.Schedulable;
+import org.apache.spark.scheduler.SchedulingAlgorithm;
+import org.apache.spark.scheduler.SchedulingMode$;
+import org.apache.spark.scheduler.TaskSchedulerImpl;
+import org.apache.spark.scheduler.TaskSetManager;
+import org.apache.spark.sql.streaming.StreamingQueryListener;
+import org.apache.spark.sql.streaming.Trigger;
+import org.apache.spark.util.Clock;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+public final class SlackwaterGate {
+
+    static final Logger LOG = LoggerFactory.getLogger("org.apache.spark.slackwater");
+    static final String POOL_KEY = "spark.scheduler.pool";
+    static final String POOL_PREFIX = "slackwater-";
+    static final String QUERY_ID_KEY = "sql.streaming.queryId";
+    // The interval put in place of the user's: so long that Spark always asks our clock to wait.
+    static final long GATED_INTERVAL_MS = 1L << 52;
+    static final long WATCHDOG_TICK_MS = 250L;
+    static final int MAX_UNREAD_BATCHES = 64;
+    static final int MAX_OPERATORS = 100;
+    static final int MAX_EXPRESSION_CHARS = 4000;
+
+    private final Object session;
+    private final SparkContext context;
+    private final Map queriesInProgress; // SharedState.activeStreamingQueries: all sessions of this context
+    private final int watchdogTicks;
+    private final ObjectMapper json = new ObjectMapper();
+    private final Map gates = new ConcurrentHashMap(); // run id -> Gate
+    private final Map listeners = new ConcurrentHashMap(); // StreamingQueryManager -> StartListener
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Condition somethingHappened = lock.newCondition();
+    private final TaskOrder taskOrder;
+    private final List notes = new ArrayList(); // what could not be done, told once
+    private long happenings = 0L;
+    private volatile int silentTicks = 0;
+    private volatile boolean enforce; // false under a policy that only watches
+    private volatile boolean open = true; // opened by the watchdog, or not yet closed by resync()
+    private volatile boolean detached = false;
+    private long opened = 0L;
+
+    public SlackwaterGate(Object session, int watchdogTicks, boolean enforce) throws Exception {
+        this.session = session;
+        this.enforce = enforce;
+        this.context = (SparkContext) Reach.call(session, "sparkContext");
+        this.queriesInProgress = (Map) Reach.call(Reach.call(session, "sharedState"), "activeStreamingQueries");
+        this.watchdogTicks = watchdogTicks;
+        this.taskOrder = new TaskOrder(context, notes);
+    }
+
+    /** Begin: listen to starts, pick up what runs already, watch the scheduler. Gates close at the first resync. */
+    public void start() throws Exception {
+        listenTo(session);
+        adoptRunningQueries();
+        Thread watchdog = new Thread("slackwater-watchdog") {
+            public void run() {
+                watch();
+            }
+        };
+        watchdog.setDaemon(true);
+        watchdog.start();
+    }
+
+    /**
+     * The scheduler's one call a tick: enact what it decided, wait until something happens or the time is up,
+     * and answer with the state of every query.
+     */
+    public String exchange(String commands, long timeoutMs) throws Exception {
+        silentTicks = 0;
+        enact(json.readTree(commands));
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+        lock.lock();
+        try {
+            while (happenings == 0L) {
+                long left = deadline - System.nanoTime();
+                if (left <= 0L) break;
+                somethingHappened.awaitNanos(left);
+            }
+            happenings = 0L;
+        } finally {
+            lock.unlock();
+        }
+        adoptRunningQueries();
+        silentTicks = 0;
+        return json.writeValueAsString(report());
+    }
+
+    /** Close the gates again: called by the scheduler once it has seen a full report. */
+    public void resync() {
+        silentTicks = 0;
+        if (open && !detached) {
+            open = false;
+        }
+    }
+
+    /** Give plain Spark back. Each query sheds its gate on its own thread, at its next trigger or at once if it waits. */
+    public void detach() {
+        detached = true;
+        open = true;
+        taskOrder.restore();
+        Iterator it = listeners.entrySet().iterator();
+        while (it.hasNext()) {
+            Map.Entry entry = (Map.Entry) it.next();
+            try {
+                Reach.callWith(entry.getKey(), "removeListener", entry.getValue());
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: could not remove a listener", t);
+            }
+        }
+        listeners.clear();
+        wakeEverybody();
+    }
+
+    // ---- what the scheduler wants -------------------------------------------------------------------------------
+
+    void enact(JsonNode commands) {
+        if (commands.has("enforce")) {
+            boolean before = enforce;
+            enforce = at(commands, "enforce").asBoolean();
+            if (before && !enforce) {
+                taskOrder.use(null);
+                wakeEverybody();
+            }
+        }
+        JsonNode grants = at(commands, "grants");
+        for (int i = 0; grants != null && i < grants.size(); i++) {
+            JsonNode one = (JsonNode) grants.get(i);
+            Gate gate = (Gate) gates.get(at(one, "run").asText());
+            if (gate != null) gate.grant(at(one, "wait").asLong());
+        }
+        JsonNode priorities = at(commands, "priorities");
+        if (priorities != null && !passFreely()) {
+            Map ranks = new HashMap();
+            Iterator names = priorities.fieldNames();
+            while (names.hasNext()) {
+                String run = (String) names.next();
+                Gate gate = (Gate) gates.get(run);
+                if (gate != null) {
+                    Double rank = Double.valueOf(at(priorities, run).asDouble());
+                    ranks.put(gate.pool, rank);
+                    ranks.put(gate.queryId, rank);
+                }
+            }
+            taskOrder.use(ranks);
+        }
+    }
+
+    static JsonNode at(JsonNode node, String key) {
+        return (JsonNode) node.get(key); // Janino takes the covariant get() for its bridge
+    }
+
+    // ---- what the scheduler hears -------------------------------------------------------------------------------
+
+    ObjectNode report() {
+        ObjectNode out = json.createObjectNode();
+        out.put("now_ms", System.currentTimeMillis());
+        out.put("open", open);
+        out.put("opened", opened);
+        out.put("cores", context.defaultParallelism());
+        out.put("ordinary_tasks", taskOrder.ordinaryTasks());
+        MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
+        ObjectNode memory = out.putObject("heap");
+        memory.put("used", heap.getUsed());
+        memory.put("max", heap.getMax());
+        memory.put("live", liveHeap());
+        ArrayNode told = out.putArray("notes");
+        synchronized (notes) {
+            for (int i = 0; i < notes.size(); i++) told.add((String) notes.get(i));
+            notes.clear();
+        }
+        ArrayNode queries = out.putArray("queries");
+        Iterator it = gates.values().iterator();
+        while (it.hasNext()) {
+            Gate gate = (Gate) it.next();
+            queries.add(gate.report());
+            if (!gate.alive()) {
+                it.remove();
+                taskOrder.forget(gate.ownPool ? gate.pool : null);
+            }
+        }
+        return out;
+    }
+
+    static long liveHeap() {
+        long live = 0L;
+        List pools = ManagementFactory.getMemoryPoolMXBeans();
+        for (int i = 0; i < pools.size(); i++) {
+            MemoryUsage usage = ((MemoryPoolMXBean) pools.get(i)).getCollectionUsage();
+            if (usage != null) live += usage.getUsed();
+        }
+        return live;
+    }
+
+    void happened() {
+        lock.lock();
+        try {
+            happenings++;
+            somethingHappened.signalAll();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    void note(String text) {
+        synchronized (notes) {
+            if (notes.size() < 100) notes.add(text);
+        }
+    }
+
+    // ---- finding queries ----------------------------------------------------------------------------------------
+
+    void listenTo(Object anySession) throws Exception {
+        Object manager = Reach.call(anySession, "streams");
+        if (detached || listeners.containsKey(manager)) return;
+        StartListener listener = new StartListener(this);
+        Reach.callWith(manager, "addListener", listener);
+        listeners.put(manager, listener);
+    }
+
+    /** Every query of the context that has no gate yet: running before we came, or started in another session. */
+    void adoptRunningQueries() {
+        if (detached) return;
+        Iterator it = queriesInProgress.values().iterator();
+        while (it.hasNext()) {
+            Object execution = it.next();
+            try {
+                if (!gates.containsKey(String.valueOf(Reach.call(execution, "runId")))) {
+                    adopt(execution, false);
+                    listenTo(Reach.call(execution, "sparkSession"));
+                }
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: left a query alone", t);
+            }
+        }
+    }
+
+    /** Called by Spark on the stream's own thread, before its trigger executor is built (4.x) or used (3.5). */
+    void queryStarted(String runId) throws Exception {
+        Iterator it = queriesInProgress.values().iterator();
+        while (it.hasNext()) {
+            Object execution = it.next();
+            if (runId.equals(String.valueOf(Reach.call(execution, "runId")))) {
+                adopt(execution, true);
+                return;
+            }
+        }
+    }
+
+    void adopt(Object execution, boolean onItsThread) throws Exception {
+        Gate gate = new Gate(this, execution);
+        if (gates.putIfAbsent(gate.runId, gate) != null) return;
+        if (onItsThread) gate.usePool();
+        gate.install();
+        happened();
+    }
+
+    // ---- the watchdog -------------------------------------------------------------------------------------------
+
+    /** Counts its own ticks, not wall time: a collection pause stops this thread as well and is no death. */
+    void watch() {
+        while (!detached) {
+            try {
+                Thread.sleep(WATCHDOG_TICK_MS);
+                silentTicks++;
+                if (silentTicks > watchdogTicks && !open) {
+                    opened++;
+                    open = true;
+                    LOG.warn("Slackwater: the scheduler has not been heard from; all gates are open and every "
+                        + "query follows its own trigger until it is back.");
+                    taskOrder.use(null);
+                    wakeEverybody();
+                }
+                Iterator it = listeners.entrySet().iterator();
+                while (it.hasNext()) {
+                    Map.Entry entry = (Map.Entry) it.next();
+                    keepListening(entry.getKey(), entry.getValue());
+                }
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: the watchdog stumbled and goes on", t);
+            }
+        }
+    }
+
+    /** Spark drops a listener that was interrupted in a call, as when a query is stopped while it starts. */
+    static void keepListening(Object manager, Object listener) throws Exception {
+        Object[] present = (Object[]) Reach.call(manager, "listListeners");
+        for (int i = 0; i < present.length; i++) {
+            if (present[i] == listener) return;
+        }
+        Reach.callWith(manager, "addListener", listener);
+    }
+
+    void wakeEverybody() {
+        Iterator it = gates.values().iterator();
+        while (it.hasNext()) ((Gate) it.next()).wake();
+        happened();
+    }
+
+    boolean passFreely() {
+        return open || !enforce;
+    }
+
+    // =============================================================================================================
+
+    /** Tells us of starts, on the stream's thread. */
+    public static final class StartListener extends StreamingQueryListener {
+        private final SlackwaterGate owner;
+
+        StartListener(SlackwaterGate owner) {
+            this.owner = owner;
+        }
+
+        public void onQueryStarted(StreamingQueryListener.QueryStartedEvent event) {
+            try {
+                if (!owner.detached) owner.queryStarted(String.valueOf(event.runId()));
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: left a query alone", t);
+            }
+        }
+
+        public void onQueryProgress(StreamingQueryListener.QueryProgressEvent event) {}
+
+        public void onQueryIdle(StreamingQueryListener.QueryIdleEvent event) {}
+
+        public void onQueryTerminated(StreamingQueryListener.QueryTerminatedEvent event) {
+            owner.happened();
+        }
+    }
+
+    /** One run of one query: its clock, where it waits, and what its batches reported. */
+    public static final class Gate implements Clock {
+        final SlackwaterGate owner;
+        final Object execution;
+        final Thread thread;
+        final String runId;
+        final String queryId;
+        final String name;
+        final Trigger trigger;
+        final long userIntervalMs; // -1: not a repeating micro-batch query, never gated
+        final String whyUngated;
+        private final Object microBatch; // the execution, when it has watermarks to tell
+        private final ReentrantLock lock = new ReentrantLock();
+        private final Condition changed = lock.newCondition();
+        private final List unread = new ArrayList(); // reports of batches that Python has not fetched
+        private Object replacedClock;
+        private long waits = 0L; // the number of the present or last wait
+        private long grantedWait = 0L;
+        private boolean waiting = false;
+        private boolean first = true;
+        private boolean described = false;
+        private boolean shed = false;
+        private long since = System.currentTimeMillis();
+        private long passedAt = 0L;
+        private String lastSeenProgress = "";
+        private long nextWatermarkMs = -1L;
+        private boolean foundData = true;
+        String pool;
+        boolean ownPool = false;
+
+        Gate(SlackwaterGate owner, Object execution) throws Exception {
+            this.owner = owner;
+            this.execution = execution;
+            this.thread = (Thread) Reach.call(execution, "queryExecutionThread");
+            this.runId = String.valueOf(Reach.call(execution, "runId"));
+            this.queryId = String.valueOf(Reach.call(execution, "id"));
+            this.name = (String) Reach.call(execution, "name");
+            this.trigger = (Trigger) Reach.call(execution, "trigger");
+            this.pool = POOL_PREFIX + runId;
+            String kind = trigger.getClass().getSimpleName();
+            boolean microBatches = Reach.has(execution, "watermarkTracker");
+            this.microBatch = microBatches ? execution : null;
+            if (microBatches && kind.equals("ProcessingTimeTrigger")) {
+                this.userIntervalMs = ((Long) Reach.call(trigger, "intervalMs")).longValue();
+                this.whyUngated = null;
+            } else {
+                this.userIntervalMs = -1L;
+                this.whyUngated = kind.replace("$", "");
+            }
+        }
+
+        // ---- putting the gate in place and taking it away --------------------------------------------------------
+
+        void install() throws Exception {
+            if (userIntervalMs < 0L) {
+                owner.note("query " + label() + " has a trigger of kind " + whyUngated
+                    + ": it is not gated, but has its own prioritised pool");
+                return;
+            }
+            Object executor = executor();
+            if (executor == null) { // 4.x, at the start: the executor will be built from these two
+                replacedClock = Reach.get(execution, "triggerClock");
+                Reach.set(execution, "triggerClock", this);
+                Reach.set(execution, "trigger", Trigger.ProcessingTime(GATED_INTERVAL_MS, TimeUnit.MILLISECONDS));
+            } else if (Reach.has(executor, "intervalMs")) {
+                replacedClock = Reach.get(executor, "clock");
+                Reach.set(executor, "clock", this);
+                Reach.set(executor, "intervalMs", Long.valueOf(GATED_INTERVAL_MS));
+                first = thread.getState() == Thread.State.NEW || !inExecutor();
+            } else {
+                owner.note("query " + label() + " runs on " + executor.getClass().getName()
+                    + ", which Slackwater does not know: it is not gated");
+            }
+        }
+
+        Object executor() throws Exception {
+            return Reach.has(execution, "triggerExecutor") ? Reach.get(execution, "triggerExecutor") : null;
+        }
+
+        boolean inExecutor() {
+            StackTraceElement[] stack = thread.getStackTrace();
+            for (int i = 0; i < stack.length; i++) {
+                if (stack[i].getClassName().endsWith("ProcessingTimeExecutor")) return true;
+            }
+            return false;
+        }
+
+        /** On the stream's thread, after a detach: everything as the user had it. */
+        void shed() throws Exception {
+            if (shed) return;
+            shed = true;
+            Object executor = executor();
+            if (executor != null && Reach.has(executor, "intervalMs")) {
+                Reach.set(executor, "clock", replacedClock);
+                Reach.set(executor, "intervalMs", Long.valueOf(userIntervalMs));
+            }
+            if (Reach.get(execution, "triggerClock") == this) {
+                Reach.set(execution, "triggerClock", replacedClock);
+                Reach.set(execution, "trigger", trigger);
+            }
+            if (ownPool) {
+                owner.context.setLocalProperty(POOL_KEY, null);
+                owner.taskOrder.forget(pool);
+            }
+        }
+
+        /** On the stream's thread: its own pool, unless the user chose one. */
+        void usePool() {
+            if (ownPool || owner.detached || !owner.enforce) return;
+            String chosen = owner.context.getLocalProperty(POOL_KEY);
+            if (chosen == null) {
+                owner.taskOrder.addPool(pool);
+                owner.context.setLocalProperty(POOL_KEY, pool);
+                ownPool = true;
+            } else {
+                pool = chosen;
+            }
+        }
+
+        // ---- the clock that Spark asks ---------------------------------------------------------------------------
+
+        public long nanoTime() {
+            return System.nanoTime();
+        }
+
+        /** True time always; the executor's very first question is where the first batch waits. */
+        public long getTimeMillis() {
+            if (first && Thread.currentThread() == thread && inExecutor()) {
+                first = false;
+                hold();
+            }
+            return System.currentTimeMillis();
+        }
+
+        public long waitTillTime(long ignored) {
+            first = false;
+            hold();
+            return System.currentTimeMillis();
+        }
+
+        void hold() {
+            try {
+                usePool();
+                batchEnded();
+                waitForTurn();
+                if (owner.detached) shed();
+            } catch (InterruptedException stopping) {
+                // stop() set the query's state before it interrupted: returning lets Spark end it in order.
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: query " + label() + " passes its gate after an error of ours", t);
+            } finally {
+                lock.lock();
+                waiting = false;
+                passedAt = System.currentTimeMillis();
+                lock.unlock();
+            }
+        }
+
+        void waitForTurn() throws InterruptedException {
+            lock.lock();
+            try {
+                waits++;
+                waiting = true;
+                since = System.currentTimeMillis();
+            } finally {
+                lock.unlock();
+            }
+            owner.happened();
+            lock.lock();
+            try {
+                while (grantedWait < waits) {
+                    if (owner.passFreely()) {
+                        long left = userTriggerMs() - System.currentTimeMillis();
+                        if (left <= 0L) return;
+                        changed.await(left, TimeUnit.MILLISECONDS);
+                    } else {
+                        changed.await(1L, TimeUnit.SECONDS);
+                    }
+                }
+            } finally {
+                lock.unlock();
+            }
+        }
+
+        /** When Spark itself would have fired next: at once, or at the next multiple of the user's interval. */
+        long userTriggerMs() {
+            if (userIntervalMs <= 0L || passedAt == 0L) return 0L;
+            return passedAt / userIntervalMs * userIntervalMs + userIntervalMs;
+        }
+
+        void grant(long wait) {
+            lock.lock();
+            try {
+                if (waiting && wait == waits) {
+                    grantedWait = wait;
+                    changed.signalAll();
+                }
+            } finally {
+                lock.unlock();
+            }
+        }
+
+        void wake() {
+            lock.lock();
+            try {
+                changed.signalAll();
+            } finally {
+                lock.unlock();
+            }
+        }
+
+        // ---- what the query's batches tell -----------------------------------------------------------------------
+
+        /** On the stream's thread, a batch just over: its progress is there already. */
+        void batchEnded() {
+            try {
+                Object tracker = Reach.get(microBatch, "watermarkTracker");
+                if (tracker != null) {
+                    nextWatermarkMs = ((Long) Reach.call(tracker, "currentWatermark")).longValue();
+                }
+                Object progress = Reach.call(execution, "lastProgress");
+                String text = progress == null ? "" : (String) Reach.call(progress, "json");
+                foundData = !((Boolean) Reach.call(execution, "noNewData")).booleanValue();
+                if (text.equals(lastSeenProgress)) return;
+                lastSeenProgress = text;
+                ObjectNode batch = owner.json.createObjectNode();
+                batch.put("ended_ms", System.currentTimeMillis());
+                batch.put("passed_ms", passedAt);
+                batch.put("next_watermark_ms", nextWatermarkMs);
+                JsonNode parsed = owner.json.readTree(text);
+                batch.set("progress", parsed);
+                JsonNode durations = at(parsed, "durationMs");
+                if (durations != null && durations.has("addBatch")) {
+                    PlanReader.executed(Reach.call(Reach.call(execution, "lastExecution"), "executedPlan"), batch);
+                }
+                synchronized (unread) {
+                    if (unread.size() >= MAX_UNREAD_BATCHES) unread.remove(0);
+                    unread.add(batch);
+                }
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: could not read the progress of query " + label(), t);
+            }
+        }
+
+        boolean alive() {
+            return thread.isAlive() || thread.getState() == Thread.State.NEW;
+        }
+
+        /** Somebody is in processAllAvailable(). */
+        boolean awaited() throws Exception {
+            ReentrantLock progressLock = (ReentrantLock) Reach.call(execution, "awaitProgressLock");
+            if (!progressLock.tryLock()) return false;
+            try {
+                return progressLock.hasWaiters((Condition) Reach.call(execution, "awaitProgressLockCondition"));
+            } finally {
+                progressLock.unlock();
+            }
+        }
+
+        ObjectNode report() {
+            ObjectNode out = owner.json.createObjectNode();
+            out.put("run", runId);
+            out.put("alive", alive());
+            lock.lock();
+            try {
+                out.put("waiting", waiting);
+                out.put("wait", waits);
+                out.put("since_ms", waiting ? since : passedAt);
+                out.put("next_watermark_ms", nextWatermarkMs);
+                out.put("found_data", foundData);
+            } finally {
+                lock.unlock();
+            }
+            try {
+                out.put("tasks", owner.taskOrder.runningTasks(pool, queryId));
+                out.put("awaited", userIntervalMs >= 0L && awaited());
+                if (!described) {
+                    described = true;
+                    describe(out.putObject("about"));
+                }
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: could not describe query " + label(), t);
+            }
+            ArrayNode batches = out.putArray("batches");
+            synchronized (unread) {
+                for (int i = 0; i < unread.size(); i++) batches.add((ObjectNode) unread.get(i));
+                unread.clear();
+            }
+            return out;
+        }
+
+        void describe(ObjectNode out) throws Exception {
+            out.put("id", queryId);
+            out.put("name", name);
+            out.put("pool", pool);
+            out.put("gated", userIntervalMs >= 0L);
+            out.put("trigger", String.valueOf(trigger));
+            out.put("user_interval_ms", userIntervalMs);
+            out.put("output_mode", String.valueOf(Reach.call(execution, "outputMode")));
+            out.put("checkpoint", String.valueOf(Reach.call(execution, "resolvedCheckpointRoot")));
+            Object conf = Reach.call(Reach.call(execution, "sparkSession"), "conf");
+            out.put("watermark_policy", PlanReader.conf(conf, "spark.sql.streaming.multipleWatermarkPolicy", "min"));
+            out.put("no_data_batches", PlanReader.conf(conf, "spark.sql.streaming.noDataMicroBatches.enabled", "true"));
+            PlanReader.analyzed(Reach.call(execution, "analyzedPlan"), out.putArray("plan"));
+        }
+
+        String label() {
+            return name == null ? queryId : "'" + name + "'";
+        }
+    }
+
+    // =============================================================================================================
+
+    /** Each free core goes to the task of the most urgent query; other pools of the session age to the front. */
+    public static final class TaskOrder implements SchedulingAlgorithm {
+        // Ordinary jobs that have waited this long without a running task go before every streaming query.
+        static final long ORDINARY_PATIENCE_MS = 500L;
+
+        private final TaskSchedulerImpl scheduler;
+        private final Pool root;
+        private final SchedulingAlgorithm original;
+        private final boolean fair;
+        private final Map hungrySince = new HashMap(); // ordinary pool or task set -> when it began to wait
+        private volatile Map ranks = null; // null: Spark's own order
+
+        TaskOrder(SparkContext context, List notes) {
+            TaskSchedulerImpl found = null;
+            Pool pool = null;
+            SchedulingAlgorithm before = null;
+            try {
+                found = (TaskSchedulerImpl) Reach.call(context, "taskScheduler");
+                pool = found.rootPool();
+                before = (SchedulingAlgorithm) Reach.get(pool, "taskSetSchedulingAlgorithm");
+                Reach.set(pool, "taskSetSchedulingAlgorithm", this);
+            } catch (Throwable t) {
+                pool = null;
+                notes.add("tasks of running batches keep Spark's own order: " + t);
+            }
+            this.scheduler = found;
+            this.root = pool;
+            this.original = before;
+            this.fair = found != null && "FAIR".equals(String.valueOf(found.schedulingMode()));
+            if (!fair) {
+                notes.add("this context schedules tasks FIFO: task sets are ordered by query, but streams and ordinary "
+                    + "jobs share one pool; set spark.scheduler.mode=FAIR before the session starts for pools of "
+                    + "their own");
+            }
+        }
+
+        public boolean comparator(Schedulable a, Schedulable b) {
+            Map now = ranks; // swapped only under the scheduler's monitor, which a sort holds throughout
+            try {
+                if (now != null) {
+                    double ra = rank(now, a);
+                    double rb = rank(now, b);
+                    if (ra != rb) return ra < rb;
+                    if (!fair) return original.comparator(a, b);
+                    return a.name().compareTo(b.name()) < 0;
+                }
+            } catch (Throwable t) {
+                return a.name().compareTo(b.name()) < 0;
+            }
+            return original.comparator(a, b);
+        }
+
+        /** Less is sooner. Ordinary work stands behind the streams until it has aged (see refresh). */
+        static double rank(Map ranks, Schedulable item) {
+            Object rank = ranks.get(key(item));
+            return rank == null ? Double.MAX_VALUE : ((Double) rank).doubleValue();
+        }
+
+        static String key(Schedulable item) {
+            if (item instanceof TaskSetManager) {
+                Properties properties = ((TaskSetManager) item).taskSet().properties();
+                String query = properties == null ? null : properties.getProperty(QUERY_ID_KEY);
+                return query == null ? item.name() : query;
+            }
+            return item.name();
+        }
+
+        void use(Map fresh) {
+            if (root == null) return;
+            synchronized (scheduler) {
+                if (fresh != null) letOrdinaryWorkAge(fresh);
+                ranks = fresh;
+            }
+        }
+
+        void letOrdinaryWorkAge(Map fresh) {
+            long now = System.currentTimeMillis();
+            Map stillHungry = new HashMap();
+            Iterator it = root.schedulableQueue().iterator();
+            while (it.hasNext()) {
+                Schedulable item = (Schedulable) it.next();
+                String key = key(item);
+                if (fresh.containsKey(key) || key.startsWith(POOL_PREFIX) || !wantsTasks(item)) continue;
+                Object began = hungrySince.get(key);
+                if (item.runningTasks() > 0 || began == null) began = Long.valueOf(now);
+                stillHungry.put(key, began);
+                long waited = now - ((Long) began).longValue();
+                if (waited >= ORDINARY_PATIENCE_MS) fresh.put(key, Double.valueOf(-1e12 - waited));
+            }
+            hungrySince.clear();
+            hungrySince.putAll(stillHungry);
+        }
+
+        static boolean wantsTasks(Schedulable item) {
+            return item instanceof TaskSetManager || !item.schedulableQueue().isEmpty();
+        }
+
+        /** Running tasks of ordinary jobs: cores that streams do not have. */
+        int ordinaryTasks() {
+            if (root == null) return 0;
+            int tasks = 0;
+            Map now = ranks;
+            Iterator it = root.schedulableQueue().iterator();
+            while (it.hasNext()) {
+                Schedulable item = (Schedulable) it.next();
+                if (!key(item).startsWith(POOL_PREFIX) && (now == null || !now.containsKey(key(item)))) {
+                    tasks += item.runningTasks();
+                }
+            }
+            return tasks;
+        }
+
+        int runningTasks(String pool, String queryId) {
+            if (root == null) return -1;
+            int tasks = 0;
+            Iterator it = root.schedulableQueue().iterator();
+            while (it.hasNext()) {
+                Schedulable item = (Schedulable) it.next();
+                String key = key(item);
+                if (key.equals(pool) || key.equals(queryId)) tasks += item.runningTasks();
+            }
+            return tasks;
+        }
+
+        /** Before its first job, or Spark warns of a pool that no file configures. */
+        void addPool(String pool) {
+            if (root == null || !fair) return;
+            try {
+                Object fifo = Reach.call(SchedulingMode$.MODULE$, "FIFO");
+                synchronized (scheduler) {
+                    root.addSchedulable(new Pool(pool, (scala.Enumeration.Value) fifo, 0, 1));
+                }
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: could not add a pool; Spark will", t);
+            }
+        }
+
+        /** Spark never removes a pool. */
+        void forget(String pool) {
+            if (root == null || pool == null) return;
+            synchronized (scheduler) {
+                Schedulable item = (Schedulable) root.schedulableNameToSchedulable().get(pool);
+                if (item != null && item.schedulableQueue().isEmpty()) root.removeSchedulable(item);
+            }
+        }
+
+        void restore() {
+            if (root == null) return;
+            try {
+                synchronized (scheduler) {
+                    ranks = null;
+                    Reach.set(root, "taskSetSchedulingAlgorithm", original);
+                }
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: could not restore Spark's own task order", t);
+            }
+        }
+    }
+
+    // =============================================================================================================
+
+    /** What plans tell: windows and watermarks before a query runs, row counts and event times after a batch. */
+    public static final class PlanReader {
+
+        static String conf(Object conf, String key, String otherwise) throws Exception {
+            Method get = conf.getClass().getMethod("get", new Class[] {String.class, String.class});
+            return (String) get.invoke(conf, new Object[] {key, otherwise});
+        }
+
+        static void analyzed(Object node, ArrayNode out) throws Exception {
+            walkAnalyzed(node, out, -1);
+        }
+
+        static void walkAnalyzed(Object node, ArrayNode out, int parent) throws Exception {
+            if (out.size() >= 500) return;
+            int index = out.size();
+            String op = (String) Reach.call(node, "nodeName");
+            ObjectNode entry = out.addObject();
+            entry.put("op", op);
+            entry.put("parent", parent);
+            entry.put("streaming", ((Boolean) Reach.call(node, "isStreaming")).booleanValue());
+            if (op.equals("EventTimeWatermark") || op.equals("Join")) {
+                entry.put("text", cut(String.valueOf(Reach.call(node, "output"))));
+            }
+            if (op.equals("Join")) entry.put("condition", cut(String.valueOf(Reach.call(node, "condition"))));
+            ArrayNode windows = entry.putArray("windows");
+            Object expressions = Reach.call(Reach.call(node, "expressions"), "iterator");
+            while (Reach.bool(expressions, "hasNext")) {
+                String text = String.valueOf(Reach.call(expressions, "next"));
+                if (text.indexOf("precisetimestampconversion") >= 0) windows.add(cut(text));
+            }
+            Object children = Reach.call(Reach.call(node, "children"), "iterator");
+            while (Reach.bool(children, "hasNext")) walkAnalyzed(Reach.call(children, "next"), out, index);
+        }
+
+        static void executed(Object root, ObjectNode batch) throws Exception {
+            walkExecuted(root, batch.putArray("inputs"), batch.putArray("operators"));
+        }
+
+        static void walkExecuted(Object node, ArrayNode inputs, ArrayNode operators) throws Exception {
+            String op = (String) Reach.call(node, "nodeName");
+            if (Reach.has(node, "eventTimeStats")) {
+                Object stats = Reach.call(Reach.call(node, "eventTimeStats"), "value");
+                long count = ((Long) Reach.call(stats, "count")).longValue();
+                ObjectNode input = inputs.addObject();
+                input.put("delay_ms", ((Long) Reach.call(node, "delayMs")).longValue());
+                input.put("rows", count);
+                if (count > 0L) {
+                    input.put("max_ms", ((Long) Reach.call(stats, "max")).longValue());
+                    input.put("min_ms", ((Long) Reach.call(stats, "min")).longValue());
+                    input.put("avg_ms", ((Double) Reach.call(stats, "avg")).doubleValue());
+                }
+            }
+            if (operators.size() < MAX_OPERATORS) {
+                Object rows = Reach.call(Reach.call(node, "metrics"), "get", "numOutputRows");
+                if (Reach.bool(rows, "isDefined")) {
+                    ObjectNode entry = operators.addObject();
+                    entry.put("op", op);
+                    entry.put("rows", ((Long) Reach.call(Reach.call(rows, "get"), "value")).longValue());
+                }
+            }
+            Object children = Reach.call(Reach.call(node, "children"), "iterator");
+            while (Reach.bool(children, "hasNext")) walkExecuted(Reach.call(children, "next"), inputs, operators);
+        }
+
+        static String cut(String text) {
+            return text.length() <= MAX_EXPRESSION_CHARS ? text : text.substring(0, MAX_EXPRESSION_CHARS);
+        }
+    }
+
+    /** Spark's private fields and version-dependent classes, by name; looked up once per class. */
+    public static final class Reach {
+        private static final Map FIELDS = new ConcurrentHashMap();
+        private static final Map METHODS = new ConcurrentHashMap();
+
+        static Field field(Class type, String name) throws NoSuchFieldException {
+            String key = type.getName() + "#" + name;
+            Field known = (Field) FIELDS.get(key);
+            if (known != null) return known;
+            for (Class c = type; c != null; c = c.getSuperclass()) {
+                Field[] declared = c.getDeclaredFields();
+                for (int i = 0; i < declared.length; i++) {
+                    if (declared[i].getName().equals(name)) {
+                        declared[i].setAccessible(true);
+                        FIELDS.put(key, declared[i]);
+                        return declared[i];
+                    }
+                }
+            }
+            throw new NoSuchFieldException("this Spark has no field " + name + " in " + type.getName());
+        }
+
+        static boolean has(Object target, String name) {
+            try {
+                field(target.getClass(), name);
+                return true;
+            } catch (NoSuchFieldException e) {
+                return false;
+            }
+        }
+
+        static Object get(Object target, String name) throws Exception {
+            return field(target.getClass(), name).get(target);
+        }
+
+        static void set(Object target, String name, Object value) throws Exception {
+            field(target.getClass(), name).set(target, value);
+        }
+
+        static Method method(Class type, String name, int parameters) throws NoSuchMethodException {
+            String key = type.getName() + "#" + name + "/" + parameters;
+            Method known = (Method) METHODS.get(key);
+            if (known != null) return known;
+            Method[] all = type.getMethods();
+            for (int i = 0; i < all.length; i++) {
+                if (all[i].getName().equals(name) && all[i].getParameterTypes().length == parameters) {
+                    all[i].setAccessible(true);
+                    METHODS.put(key, all[i]);
+                    return all[i];
+                }
+            }
+            throw new NoSuchMethodException("this Spark has no method " + name + " in " + type.getName());
+        }
+
+        static Object call(Object target, String name) throws Exception {
+            return method(target.getClass(), name, 0).invoke(target, new Object[0]);
+        }
+
+        static Object call(Object target, String name, Object argument) throws Exception {
+            return method(target.getClass(), name, 1).invoke(target, new Object[] {argument});
+        }
+
+        static void callWith(Object target, String name, Object argument) throws Exception {
+            method(target.getClass(), name, 1).invoke(target, new Object[] {argument});
+        }
+
+        static boolean bool(Object target, String name) throws Exception {
+            return ((Boolean) call(target, name)).booleanValue();
+        }
+    }
+}

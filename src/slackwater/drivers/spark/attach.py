@@ -1,0 +1,243 @@
+"""`attach`: one line that schedules every streaming query of a Spark session, and the handle it returns."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from slackwater.core.engine import Engine, EngineSettings
+from slackwater.core.model import Commands, Knob, Policy, QueryOptions
+from slackwater.drivers.spark.bridge import SparkBridge
+from slackwater.drivers.spark.tune import restore, tune as tune_session
+from slackwater.errors import AttachError, ConfigurationError
+from slackwater.policies.registry import create
+from slackwater.policies.round_robin import RoundRobin
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from slackwater.core.history import Entry
+
+log = logging.getLogger("slackwater")
+
+_ATTACHED_PROPERTY = "slackwater.attached."
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """One query, for a table."""
+
+    key: str
+    name: str
+    stage: str
+    reason: str
+    slack_s: float
+    watermark_lag_s: float
+    backlog_rows: float
+    last_latency_s: float | None
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStats:
+    """The scheduler's own cost so far."""
+
+    decisions: int
+    decision_ms_p99: float
+    cpu_s: float
+    gates_opened: int
+
+
+def attach(
+    spark: Any,
+    policy: str | Policy = "klink",
+    *,
+    lanes: int | Literal["auto"] = "auto",
+    knob: Knob = "balanced",
+    tune: bool = False,
+    queries: dict[str, QueryOptions] | None = None,
+    max_wait_s: float = 30.0,
+    target_latency_s: float = 2.0,
+    confidence: float = 0.95,
+    watchdog_s: float = 3.0,
+) -> Handle:
+    """Schedule every streaming query of this session's Spark context, running ones included.
+
+    Nothing else changes: start and stop queries as before. `detach()`, or the end of a `with` block, gives plain
+    Spark back with the queries still running; so does a scheduler that is not heard from for `watchdog_s`.
+    """
+    _check_session(spark)
+    if not 0.5 <= watchdog_s <= 60:
+        raise ConfigurationError(f"watchdog_s={watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
+    options = _check_options(queries)
+    chosen = create(policy, knob=knob)
+    settings = EngineSettings(
+        lanes=lanes, max_wait_s=max_wait_s, target_latency_s=target_latency_s, confidence=confidence
+    )
+    marker = _ATTACHED_PROPERTY + spark.sparkContext.applicationId
+    system = spark._jvm.java.lang.System  # noqa: SLF001 - PySpark has no public door to the JVM
+    if system.getProperty(marker) is not None:
+        raise AttachError(
+            "Slackwater is attached to this Spark application already. Use that handle, or call its detach() first."
+        )
+    tuned = tune_session(spark) if tune else []
+    bridge = SparkBridge(spark, watchdog_s=watchdog_s, enforce=chosen.enforces, options=options)
+    system.setProperty(marker, chosen.name)
+
+    def released() -> None:
+        system.clearProperty(marker)
+        restore(spark, tuned)
+
+    return Handle(bridge, Engine(chosen, RoundRobin(), settings), released)
+
+
+class Handle:
+    """An attached session. Also a context manager: leaving the block detaches."""
+
+    def __init__(self, bridge: SparkBridge, engine: Engine, released: Any) -> None:
+        self._bridge = bridge
+        self._engine = engine
+        self._released = released
+        self._stop = threading.Event()
+        self._decisions = 0
+        self._decision_s: deque[float] = deque(maxlen=5000)
+        self._cpu_s = 0.0
+        self._told: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
+        self._thread.start()
+
+    @property
+    def policy(self) -> str:
+        return self._engine.policy.name
+
+    @property
+    def attached(self) -> bool:
+        return not self._stop.is_set()
+
+    def detach(self) -> None:
+        """Give plain Spark back; queries go on. Calling it again does nothing."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join(timeout=5)
+        try:
+            self._bridge.detach()
+            self._released()
+        except Exception as error:
+            log.info("the Spark session ended before detach: %s", type(error).__name__)
+
+    def status(self) -> list[QueryStatus]:
+        """Where every query stands, as the policy saw it last."""
+        out = []
+        now = time.time()
+        for view in self._engine.views:
+            state = self._engine.state(view.key)
+            if state is None:
+                continue
+            out.append(
+                QueryStatus(
+                    key=view.key,
+                    name=view.name,
+                    stage=str(view.stage),
+                    reason=self._engine.reason(view.key),
+                    slack_s=view.swm_wall_ts - now - view.turn_cost_s,
+                    watermark_lag_s=state.watermark_lag_s(now),
+                    backlog_rows=view.backlog_rows,
+                    last_latency_s=state.last_latency_s,
+                    batches=state.batches_seen,
+                )
+            )
+        return sorted(out, key=lambda status: status.name)
+
+    def story(self, query: str | None = None, limit: int = 50) -> list[Entry]:
+        """The last entries of the history: of one query (by name or key) or of all."""
+        key = query
+        for view in self._engine.views:
+            if view.name == query:
+                key = view.key
+        return self._engine.story(key, limit)
+
+    def stats(self) -> SchedulerStats:
+        times = sorted(self._decision_s)
+        p99 = times[min(len(times) - 1, int(len(times) * 0.99))] if times else 0.0
+        return SchedulerStats(self._decisions, p99 * 1000, self._cpu_s, self._bridge.opened)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.detach()
+
+    def _run(self) -> None:
+        """The scheduler's thread: one exchange a tick, until detached. Trouble opens the gates by silence."""
+        commands = Commands(enforce=self._engine.policy.enforces, wake_after_s=0.01)
+        troubles = 0
+        cpu_before = time.thread_time()
+        while not self._stop.is_set():
+            try:
+                report = self._bridge.exchange(commands)
+                begun = time.perf_counter()
+                commands = self._engine.step(report)
+                self._decision_s.append(time.perf_counter() - begun)
+                self._decisions += 1
+                if report.gates_open:
+                    self._bridge.resync()
+                self._tell_notes()
+                self._cpu_s = time.thread_time() - cpu_before
+                troubles = 0
+            except Exception as error:
+                if self._stop.is_set():
+                    return
+                troubles += 1
+                if troubles == 1:
+                    log.warning("the scheduler stumbled and tries again: %s: %s", type(error).__name__, error)
+                if troubles > 20 and _connection_gone(error):
+                    log.info("the Spark session is gone; the scheduler ends")
+                    return
+                commands = Commands(enforce=self._engine.policy.enforces, wake_after_s=0.1)
+                self._stop.wait(min(2.0, 0.1 * troubles))
+
+    def _tell_notes(self) -> None:
+        while self._bridge.notes:
+            note = self._bridge.notes.pop(0)
+            if note not in self._told:
+                self._told.add(note)
+                log.warning("%s", note)
+
+
+def _connection_gone(error: Exception) -> bool:
+    return isinstance(error, ConnectionError | OSError) or "Py4JNetworkError" in type(error).__name__
+
+
+def _check_session(spark: Any) -> None:
+    module = type(spark).__module__
+    if module.startswith("pyspark.sql.connect"):
+        raise AttachError(
+            "this is a Spark Connect session: its driver runs elsewhere, and the scheduler must sit beside the "
+            "queries' threads in the driver. Run attach() in the application that hosts the queries "
+            "(a classic SparkSession), for example on the Connect server's side."
+        )
+    if not hasattr(spark, "_jsparkSession") or not hasattr(spark, "sparkContext"):
+        raise AttachError(f"attach() needs a SparkSession, but got {type(spark).__name__}.")
+    context = spark.sparkContext._jsc  # noqa: SLF001
+    if context is None or context.sc().isStopped():
+        raise AttachError("this Spark session is stopped. Create a new one, then attach to it.")
+
+
+def _check_options(queries: dict[str, QueryOptions] | None) -> dict[str, QueryOptions]:
+    for name, value in (queries or {}).items():
+        if not isinstance(value, QueryOptions):
+            raise ConfigurationError(
+                f"queries[{name!r}] is {value!r}: give slackwater.QueryOptions(target_latency_s=…, "
+                "priority_class=…, deadline=…)."
+            )
+    return dict(queries or {})

@@ -1,0 +1,71 @@
+"""The JVM side from Python: compile it with Spark's own Janino, talk to it in one call a tick."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from slackwater.core.model import Commands, QueryOptions, Report
+from slackwater.drivers.spark import wire
+from slackwater.errors import AttachError
+
+_SOURCE = "SlackwaterGate.java"
+_CLASS = "SlackwaterGate"
+_WATCHDOG_TICK_S = 0.25
+
+
+class SparkBridge:
+    """One attached session."""
+
+    def __init__(
+        self, spark: Any, *, watchdog_s: float, enforce: bool, options: dict[str, QueryOptions]
+    ) -> None:
+        self._options = options
+        self.notes: list[str] = []
+        self.opened = 0
+        try:
+            gate_class = _compile(spark)
+            constructor = gate_class.getConstructors()[0]
+            gateway = spark.sparkContext._gateway  # noqa: SLF001 - PySpark has no public door to py4j
+            arguments = gateway.new_array(gateway.jvm.java.lang.Object, 3)
+            arguments[0] = spark._jsparkSession  # noqa: SLF001
+            arguments[1] = max(2, round(watchdog_s / _WATCHDOG_TICK_S))
+            arguments[2] = enforce
+            self._gate = constructor.newInstance(arguments)
+            self._gate.start()
+        except Exception as error:
+            raise AttachError(
+                f"Slackwater could not be put in place on Spark {spark.version}: {_first_line(error)}. "
+                "The session is as it was, plain Spark. Supported are 3.5 and 4.0 to 4.3; "
+                "please report other versions with this message."
+            ) from error
+
+    def exchange(self, commands: Commands) -> Report:
+        """Enact, wait until something happens or the time is up, and hear where every query stands."""
+        answer = self._gate.exchange(wire.commands_json(commands), round(commands.wake_after_s * 1000))
+        seen = wire.decode(answer)
+        self.notes.extend(seen.notes)
+        self.opened = seen.opened
+        return wire.report_of(seen, self._options)
+
+    def resync(self) -> None:
+        """Close the gates, after a full report was understood."""
+        self._gate.resync()
+
+    def detach(self) -> None:
+        self._gate.detach()
+
+
+def _compile(spark: Any) -> Any:
+    jvm = spark._jvm  # noqa: SLF001
+    source = files(__package__).joinpath(_SOURCE).read_text("utf-8")
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source)
+    return compiler.getClassLoader().loadClass(_CLASS)
+
+
+def _first_line(error: Exception) -> str:
+    cause = getattr(error, "java_exception", None)
+    text = str(cause) if cause is not None else str(error)
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,178 @@
+"""What the JVM side says, decoded strictly, and turned into the core's words."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from slackwater.core.model import BatchReport, Commands, InputMaximum, QueryOptions, QueryReport, Report
+from slackwater.drivers.spark.plan import About, facts_of
+
+
+class _Heap(msgspec.Struct):
+    used: int
+    max: int
+    live: int
+
+
+class _Input(msgspec.Struct):
+    delay_ms: int
+    rows: int
+    max_ms: int | None = None
+
+
+class _Operator(msgspec.Struct):
+    op: str
+    rows: int
+
+
+class _StateOperator(msgspec.Struct):
+    numRowsTotal: int = 0  # noqa: N815 - Spark's names
+    memoryUsedBytes: int = 0  # noqa: N815
+
+
+class _Source(msgspec.Struct):
+    endOffset: Any = None  # noqa: N815
+    latestOffset: Any = None  # noqa: N815
+    metrics: dict[str, str] | None = None
+
+
+class _Progress(msgspec.Struct):
+    batchId: int  # noqa: N815
+    timestamp: str
+    numInputRows: int = 0  # noqa: N815
+    durationMs: dict[str, int] = msgspec.field(default_factory=dict)  # noqa: N815
+    eventTime: dict[str, str] = msgspec.field(default_factory=dict)  # noqa: N815
+    stateOperators: list[_StateOperator] = msgspec.field(default_factory=list)  # noqa: N815
+    sources: list[_Source] = msgspec.field(default_factory=list)
+
+
+class _Batch(msgspec.Struct):
+    ended_ms: int
+    progress: _Progress
+    inputs: list[_Input] = msgspec.field(default_factory=list)
+    operators: list[_Operator] = msgspec.field(default_factory=list)
+
+
+class _Query(msgspec.Struct):
+    run: str
+    alive: bool
+    waiting: bool
+    wait: int
+    since_ms: int
+    next_watermark_ms: int
+    found_data: bool = True
+    tasks: int = 0
+    awaited: bool = False
+    batches: list[_Batch] = msgspec.field(default_factory=list)
+    about: About | None = None
+
+
+class JvmReport(msgspec.Struct):
+    """One answer of `SlackwaterGate.exchange`."""
+
+    now_ms: int
+    open: bool
+    opened: int
+    cores: int
+    heap: _Heap
+    queries: list[_Query]
+    ordinary_tasks: int = 0
+    notes: list[str] = msgspec.field(default_factory=list)
+
+
+decode = msgspec.json.Decoder(JvmReport).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def report_of(seen: JvmReport, options: dict[str, QueryOptions]) -> Report:
+    return Report(
+        wall_ts=seen.now_ms / 1000,
+        cores=seen.cores,
+        queries=tuple(_query(query, options) for query in seen.queries),
+        gates_open=seen.open,
+        ordinary_tasks=seen.ordinary_tasks,
+        heap_used_bytes=seen.heap.used,
+        heap_max_bytes=seen.heap.max,
+        heap_live_bytes=seen.heap.live,
+    )
+
+
+def commands_json(commands: Commands) -> str:
+    return _encode(
+        {
+            "enforce": commands.enforce,
+            "grants": [{"run": grant.key, "wait": grant.wait_no} for grant in commands.grants],
+            "priorities": commands.urgencies,
+        }
+    ).decode()
+
+
+def _query(query: _Query, options: dict[str, QueryOptions]) -> QueryReport:
+    return QueryReport(
+        key=query.run,
+        alive=query.alive,
+        waiting=query.waiting,
+        wait_no=query.wait,
+        since_wall_ts=query.since_ms / 1000,
+        next_watermark_event_ts=query.next_watermark_ms / 1000 if query.next_watermark_ms >= 0 else None,
+        found_data=query.found_data,
+        running_tasks=query.tasks,
+        awaited=query.awaited,
+        # An idle trigger's progress has no addBatch and tells of no batch.
+        batches=tuple(_batch(b) for b in query.batches if "addBatch" in b.progress.durationMs),
+        facts=facts_of(query.run, query.about, options) if query.about is not None else None,
+    )
+
+
+def _batch(batch: _Batch) -> BatchReport:
+    progress = batch.progress
+    durations = progress.durationMs
+    started = timestamp(progress.timestamp)
+    fixing_s = sum(durations.get(name, 0) for name in ("latestOffset", "getOffset")) / 1000
+    inputs = tuple(
+        InputMaximum(seen.delay_ms / 1000, seen.rows, seen.max_ms / 1000 if seen.max_ms is not None else None)
+        for seen in batch.inputs
+    )
+    if not inputs and "max" in progress.eventTime:
+        inputs = (InputMaximum(0.0, progress.numInputRows, timestamp(progress.eventTime["max"])),)
+    watermark = progress.eventTime.get("watermark")
+    return BatchReport(
+        batch_id=progress.batchId,
+        offsets_wall_ts=started + fixing_s,
+        ended_wall_ts=batch.ended_ms / 1000,
+        duration_s=durations.get("triggerExecution", 0) / 1000,
+        rows=progress.numInputRows,
+        watermark_event_ts=timestamp(watermark) if watermark else 0.0,
+        inputs=inputs,
+        rows_out=batch.operators[0].rows if batch.operators else 0,
+        state_rows=sum(operator.numRowsTotal for operator in progress.stateOperators),
+        state_bytes=sum(operator.memoryUsedBytes for operator in progress.stateOperators),
+        backlog_rows=_backlog(progress.sources),
+        limited=any(
+            source.latestOffset is not None and source.latestOffset != source.endOffset
+            for source in progress.sources
+        ),
+    )
+
+
+def _backlog(sources: list[_Source]) -> int | None:
+    """Rows that wait in the sources, where they tell (Kafka's offsets behind the latest)."""
+    told = [
+        float(source.metrics["avgOffsetsBehindLatest"]) * _partitions(source)
+        for source in sources
+        if source.metrics and "avgOffsetsBehindLatest" in source.metrics
+    ]
+    return round(sum(told)) if told else None
+
+
+def _partitions(source: _Source) -> int:
+    topics = source.endOffset if isinstance(source.endOffset, dict) else {}
+    return sum(len(partitions) for partitions in topics.values() if isinstance(partitions, dict)) or 1
+
+
+def timestamp(text: str) -> float:
+    """Spark's ISO timestamps (`2026-11-15T03:49:31.504Z`) as seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp()

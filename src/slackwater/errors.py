@@ -1,0 +1,33 @@
+"""What a user can get wrong, said as: what happened, what was found, what to do."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class SlackwaterError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ConfigurationError(SlackwaterError, ValueError):
+    """A setting, name or option that cannot be used."""
+
+
+class AttachError(SlackwaterError, RuntimeError):
+    """The session cannot be scheduled; it runs on as plain Spark."""
+
+
+class JavaNotFoundError(SlackwaterError, RuntimeError):
+    """No usable Java on this machine."""
+
+
+def unknown_name(kind: str, found: str, known: Iterable[str]) -> ConfigurationError:
+    """The error for a name that is not in a registry, with the nearest known one."""
+    names = sorted(known)
+    near = get_close_matches(found, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return ConfigurationError(f"unknown {kind} {found!r}; known are: {', '.join(names)}.{hint}")

@@ -1,0 +1,34 @@
+"""Earliest deadline first: the window that ends first goes first, whether or not its watermark can be there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slackwater.core.model import Choice
+
+if TYPE_CHECKING:
+    from slackwater.core.model import QueryView, Snapshot
+
+
+class Edf:
+    """By deadline: window end plus watermark delay, or the target time of a query without windows."""
+
+    name = "edf"
+    enforces = True
+
+    def decide(self, snapshot: Snapshot) -> list[Choice]:
+        return [
+            Choice(
+                key=query.key,
+                start=query.eligible,
+                urgency=deadline(query) - snapshot.wall_ts,
+                reason=f"deadline in {deadline(query) - snapshot.wall_ts:+.1f} s",
+            )
+            for query in snapshot.queries
+        ]
+
+
+def deadline(query: QueryView) -> float:
+    if query.window_end_event_ts is not None and not query.sweep_pending:
+        return query.window_end_event_ts + (query.deadline_s or 0.0)
+    return query.swm_wall_ts

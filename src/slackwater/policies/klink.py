@@ -1,0 +1,61 @@
+"""Klink: least slack first (Algorithm 1), made aware of what a micro-batch costs.
+
+A turn before the sweeping watermark can be read emits nothing and pays a batch's fixed cost `a` again, so a query
+waits until its watermark is there with the configured confidence; then the least slack goes first. Preparing
+earlier pays only where the work that piles up, b·rows, outweighs `a`: then one batch is placed to end as the
+watermark arrives, and what is left for the turn itself shrinks geometrically. The knob says how much must pile up.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from slackwater.core.model import Choice
+from slackwater.core.slack import expected_slack
+from slackwater.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from slackwater.core.model import Knob, QueryView, Snapshot
+
+# Preparing pays when the work that would wait at the watermark exceeds this many fixed costs.
+_PREPARE_ABOVE: dict[str, float] = {"cost": math.inf, "balanced": 2.0, "latency": 0.5}
+
+
+class Klink:
+    """Least slack first."""
+
+    name = "klink"
+    enforces = True
+
+    def __init__(self, knob: Knob = "balanced") -> None:
+        if knob not in _PREPARE_ABOVE:
+            raise ConfigurationError(f"knob={knob!r}: one of {', '.join(_PREPARE_ABOVE)} is needed.")
+        self.knob = knob
+
+    def decide(self, snapshot: Snapshot) -> list[Choice]:
+        return [self._choose(query, snapshot.wall_ts) for query in snapshot.queries]
+
+    def _choose(self, query: QueryView, now: float) -> Choice:
+        sure = query.swm_sure_wall_ts
+        slack = expected_slack(now, query.swm_wall_ts, query.swm_sigma_s, sure, query.turn_cost_s)
+        if query.deadline_s is not None and query.window_end_event_ts is not None:
+            slack = min(slack, query.window_end_event_ts + query.deadline_s - now - query.turn_cost_s)
+        if query.sweep_pending:
+            return Choice(query.key, True, slack, "a window is ready to be emitted")
+        if now >= sure:
+            return Choice(query.key, True, slack, f"its sweeping watermark is due; slack {slack:+.2f} s")
+        prepare = self._prepare_at(query)
+        if prepare is not None and now >= prepare:
+            return Choice(query.key, True, slack, f"prepares for a watermark in {sure - now:.1f} s")
+        wake = sure if prepare is None else min(prepare, sure)
+        return Choice(query.key, False, slack, f"waits for a watermark in {sure - now:.1f} s", wake)
+
+    def _prepare_at(self, query: QueryView) -> float | None:
+        """When a preparing batch must start to end as the watermark arrives; None where it does not pay."""
+        load = query.row_cost_s * query.rows_per_s
+        waiting_s = query.swm_wall_ts - query.offsets_wall_ts
+        if not query.windowed or load * waiting_s <= _PREPARE_ABOVE[self.knob] * query.batch_cost_s:
+            return None
+        start = (query.swm_wall_ts - query.batch_cost_s + load * query.offsets_wall_ts) / (1 + load)
+        return start if start > query.offsets_wall_ts else None

@@ -1,0 +1,132 @@
+"""What every workload shares: what a query is, how it starts, and what its oracle can be asked."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+Phases = Literal["spread", "aligned"]
+Payload = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class QuerySpec:
+    """One query of a workload; with the source's creation time it fixes every result."""
+
+    name: str
+    rate: int
+    window_s: float
+    delay_s: float
+    phase_ms: int
+    seed: int
+
+    @property
+    def window_ms(self) -> int:
+        return round(self.window_s * 1000)
+
+    @property
+    def delay_ms(self) -> int:
+        return round(self.delay_s * 1000)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window in event time; its deadline is its end plus the query's watermark delay."""
+
+    start_ms: int
+    end_ms: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True)
+class EmittedRow:
+    """A result row, with the timestamp of the batch that emitted it."""
+
+    window_start_ms: int
+    batch_ts_ms: int
+    payload: Payload
+
+
+class Oracle(Protocol):
+    """Says what a query must emit, and when its input was there, without asking Spark."""
+
+    def windows_due(self, from_ms: int, to_ms: int) -> list[Window]:
+        """Non-empty windows whose deadline lies in [from_ms, to_ms)."""
+        ...
+
+    def expected(self, window_start_ms: int) -> list[Payload]:
+        """The result rows of one window, sorted."""
+        ...
+
+    def ingestible_ms(self, deadline_ms: int) -> int:
+        """Wall time from which the source offers a row with an event time at or after `deadline_ms`."""
+        ...
+
+
+class Workload(Protocol):
+    """A generator and a query in Spark, and an oracle outside it.
+
+    The frame that `build` returns has `window_start` and `batch_ts` (timestamps); all its other columns,
+    in order, are the payload that the oracle predicts.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def build(self, spark: SparkSession, spec: QuerySpec) -> DataFrame: ...
+
+    def oracle(self, spec: QuerySpec, checkpoint: Path) -> Oracle: ...
+
+
+@dataclass(frozen=True)
+class RunningQuery:
+    """A started query; `stream` is PySpark's StreamingQuery."""
+
+    spec: QuerySpec
+    checkpoint: Path
+    stream: Any
+    interval_ms: int | None
+
+
+def start_query(
+    spark: SparkSession, workload: Workload, spec: QuerySpec, checkpoint: Path, interval_ms: int | None
+) -> RunningQuery:
+    """Start one query into a memory table of its own name; without an interval, as soon as possible."""
+    writer = (
+        workload.build(spark, spec)
+        .writeStream.format("memory")
+        .queryName(spec.name)
+        .outputMode("append")
+        .option("checkpointLocation", str(checkpoint))
+    )
+    if interval_ms is not None:
+        writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
+    return RunningQuery(spec=spec, checkpoint=checkpoint, stream=writer.start(), interval_ms=interval_ms)
+
+
+def emitted_rows(spark: SparkSession, name: str) -> list[EmittedRow]:
+    """Everything that the query `name` has put into its memory table."""
+    table = spark.table(name)
+    payload = [column for column in table.columns if column not in ("window_start", "batch_ts")]
+    rows = table.selectExpr("unix_millis(window_start)", "unix_millis(batch_ts)", *payload).collect()
+    return [EmittedRow(window_start_ms=row[0], batch_ts_ms=row[1], payload=tuple(row[2:])) for row in rows]
+
+
+def window_phases_ms(count: int, window_ms: int, phases: Phases, seed: int) -> list[int]:
+    """Where the windows of `count` queries begin.
+
+    `spread` puts one query in each of `count` equal slices of the window, at a random place in its slice and
+    in random order, so that few queries are spread as well as many; `aligned` lets all windows end together.
+    """
+    if phases == "aligned":
+        return [0] * count
+    rng = random.Random(f"phases-{seed}")
+    slices = list(range(count))
+    rng.shuffle(slices)
+    return [int((place + rng.random()) / count * window_ms) for place in slices]
