@@ -1,0 +1,163 @@
+"""The command line: `slackwater COMMAND`. Exit 2 on wrong usage, 1 on failure."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path  # noqa: TC003 - cyclopts reads annotations
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
+
+from slackwater import __version__
+from slackwater.errors import ConfigurationError, SlackwaterError
+
+app = App(
+    name="slackwater",
+    version=__version__,
+    help="Progress-aware scheduling for many Spark Structured Streaming queries.",
+)
+bench = App(name="bench", help="Measure policies against plain Spark, each in a fresh Spark process.")
+app.command(bench)
+
+
+@app.command
+def demo(*, fast: bool = False, queries: int = 12, out: Path | None = None) -> None:
+    """Run YSB queries on local Spark alone, then with Slackwater, and compare.
+
+    Parameters
+    ----------
+    fast
+        About two minutes instead of four.
+    queries
+        Number of queries.
+    out
+        Folder for the report; `out/demo` when not given.
+    """
+    from slackwater.demo import run_demo  # noqa: PLC0415 - Spark is loaded on use
+
+    run_demo(fast=fast, queries=queries, out=out)
+
+
+@app.command
+def policies(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> None:
+    """List the policies that attach() and bench know."""
+    from slackwater.policies.registry import describe, known_policies  # noqa: PLC0415
+
+    found = {name: describe(name) for name in known_policies()}
+    if as_json:
+        print(json.dumps([{"name": name, "about": about} for name, about in found.items()], indent=1))
+        return
+    for name, about in found.items():
+        print(f"{name:14} {about}")
+
+
+@app.command
+def doctor(
+    *,
+    conf: Annotated[tuple[str, ...], Parameter(name="--conf", negative=())] = (),
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> None:
+    """Say which Java is used and which settings of a Spark session cost latency, with what each would bring.
+
+    Parameters
+    ----------
+    conf
+        A setting `key=value` of the session to examine, as given to spark-submit; may be repeated.
+    as_json
+        Print facts as JSON.
+    """
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from slackwater.drivers.spark.doctor import examine, session_facts  # noqa: PLC0415
+    from slackwater.drivers.spark.java import ensure_java  # noqa: PLC0415
+
+    java = ensure_java()
+    spark = _examined_session(conf)
+    try:
+        facts = session_facts(spark)
+        findings = examine(facts)
+    finally:
+        spark.stop()
+    if as_json:
+        chosen = {"home": str(java.home), "version": java.version, "origin": java.origin, "note": java.note}
+        report = {"java": chosen, "session": asdict(facts), "findings": [asdict(f) for f in findings]}
+        print(json.dumps(report, indent=1, default=_plain))
+        return
+    print(f"Java {java.version} from {java.origin}: {java.home}" + (f" ({java.note})" if java.note else ""))
+    print(f"Spark {facts.spark_version}, master {facts.master}, {facts.cores} cores")
+    console = Console()
+    if not findings:
+        console.print("No setting of this session costs latency, as far as Slackwater knows.")
+        return
+    table = Table("setting", "found", "advice", "what it brings", "attach(tune=True)", title="Costs latency")
+    for finding in findings:
+        applied = "applies it" if finding.safe_to_apply else "yours to decide"
+        table.add_row(finding.setting, finding.found, finding.advice, finding.gain, applied)
+    console.print(table)
+
+
+@bench.command(name="report")
+def bench_report(*files: Path, out: Path | None = None) -> None:
+    """Draw results as PNG and SVG and write one self-contained HTML page.
+
+    Parameters
+    ----------
+    files
+        Result files of `slackwater bench`.
+    out
+        Folder for pictures and page; `out/report` when not given.
+    """
+    from pathlib import Path as _Path  # noqa: PLC0415
+
+    from slackwater.bench.report import write_report  # noqa: PLC0415
+
+    if not files:
+        raise ConfigurationError("no result file was given: slackwater bench report FILE… --out DIR")
+    paths = write_report(list(files), out or _Path("out/report"))
+    print(f"page: {paths.page}")
+    print(f"summary picture: {paths.summary}")
+
+
+def _examined_session(conf: tuple[str, ...]) -> Any:
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName("slackwater-doctor").config("spark.log.level", "ERROR")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    for setting in conf:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise ConfigurationError(f"--conf {setting!r}: give key=value, as spark-submit takes it.")
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _plain(value: object) -> object:
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
+
+
+def _mount_bench() -> None:
+    from slackwater.bench.commands import bench_ysb  # noqa: PLC0415
+
+    bench.command(bench_ysb, name="ysb")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    logging.basicConfig(level=logging.WARNING, format="slackwater: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    _mount_bench()
+    try:
+        app(arguments)
+    except ConfigurationError as error:
+        print(f"slackwater: {error}", file=sys.stderr)
+        sys.exit(2)
+    except SlackwaterError as error:
+        print(f"slackwater: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
