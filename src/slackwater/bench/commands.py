@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003  # cyclopts reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -18,6 +22,8 @@ from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
 from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # cyclopts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.progress import TaskID
 
     from slackwater.bench.model import BenchResult, Failure, Interval, RunResult
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_POLICIES = "spark-fair,spark-tuned,round-robin,klink"
 DEFAULT_SWEEP = "2,3,4,5,6,8"
 ABSENT = "-"
+REPORT_WIDTH = 120
 
 
 def bench_ysb(
@@ -133,12 +140,30 @@ def _run_and_print(plan: BenchPlan, json_file: Path | None) -> None:
         TimeElapsedColumn(),
         console=Console(stderr=True),
     )
-    with progress:
+    with progress, _terminated_as_interrupted():
         result = run_bench(plan, _Shown(progress, json_file))
-    print_result(result, Console())
+    console = Console()
+    print_result(result, console if console.is_terminal else Console(width=REPORT_WIDTH))
     if result.failures:
         names = ", ".join(f"{failure.policy} (seed {failure.seed})" for failure in result.failures)
         raise SlackwaterError(f"{len(result.failures)} runs failed: {names}. Their errors are above.")
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM end the running worker and its files as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Shown(Listener):
@@ -169,9 +194,7 @@ class _Shown(Listener):
 
     def failed(self, failure: Failure) -> None:
         self._progress.advance(self._task)
-        self._progress.console.print(
-            f"{failure.policy} (seed {failure.seed}) failed: {failure.error}", style="red"
-        )
+        self._progress.console.print(f"{failure.policy} (seed {failure.seed}) failed: {failure.error}", style="red")
 
     def result(self, result: BenchResult) -> None:
         if self._json_file is not None:
@@ -198,19 +221,22 @@ def print_result(result: BenchResult, console: Console) -> None:
 def _runs_table(result: BenchResult) -> Table:
     table = Table(
         title=f"{result.workload}: {result.queries} queries of {result.rate} events/s, "
-        f"{result.window_s:g} s windows, {result.phases}, {result.seconds:g} s measured"
+        f"{result.window_s:g} s windows, {result.phases}, {result.seconds:g} s measured",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption="latency in s, from a window's end; propagation from when its last input could be read",
     )
     table.add_column("policy", no_wrap=True)
     if len(result.seeds) > 1:
         table.add_column("seed", justify="right")
     for heading in (
-        *("mean s", "p50", "p90", "p99", "max", "prop. mean", "cores", "batches/s"),
-        *("out/due", "wrong", "steady", "decide p99 ms", "overhead %"),
+        *("mean", "p50", "p90", "p99", "max", "propagation", "cores", "batches/s"),
+        *("out/due", "wrong", "steady", "decide\np99 ms", "overhead\n%"),
     ):
         table.add_column(heading, justify="right")
     for run in result.runs:
         latency, windows = run.latency_s, run.windows
-        name = f"{run.policy} ({run.chosen})" if run.chosen else run.policy
+        name = f"{run.policy} ({run.chosen.removeprefix('spark-')})" if run.chosen else run.policy
         cells = [
             *(_number(x) for x in (latency.mean, latency.p50, latency.p90, latency.p99, latency.max)),
             _number(run.propagation_s.mean),
@@ -228,9 +254,9 @@ def _runs_table(result: BenchResult) -> Table:
 
 
 def _summary_table(result: BenchResult) -> Table:
-    table = Table(title=f"over {len(result.seeds)} seeds: mean ± half of the 95 % interval")
+    table = Table(title=f"over {len(result.seeds)} seeds: mean ± half of the 95 % interval", box=box.SIMPLE_HEAD)
     table.add_column("policy", no_wrap=True)
-    for heading in ("mean s", "p50", "p90", "p99", "prop. mean", "cores", "steady"):
+    for heading in ("mean", "p50", "p90", "p99", "propagation", "cores", "steady"):
         table.add_column(heading, justify="right")
     for line in result.summary:
         figures = (

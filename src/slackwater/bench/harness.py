@@ -170,9 +170,7 @@ class _Bench:
         except SlackwaterError as error:
             self._fail(Failure(policy, seed, str(error)))
             return None
-        self.result = replace(
-            self.result, spark=found.spark, machine=replace(self.result.machine, java=found.java)
-        )
+        self.result = replace(self.result, spark=found.spark, machine=replace(self.result.machine, java=found.java))
         return found.run
 
     def _add(self, run: RunResult) -> None:
@@ -215,9 +213,7 @@ def run_in_subprocess(spec: RunSpec, on_state: Callable[[dict[str, Any]], None])
             _end_group(process)
             stderr.join()
         if process.returncode != 0:
-            raise SlackwaterError(
-                f"{spec.policy}, seed {spec.seed}: ended with {process.returncode}. {stderr.story()}"
-            )
+            raise SlackwaterError(f"{spec.policy}, seed {spec.seed}: ended with {process.returncode}. {stderr.story()}")
         return msgspec.json.decode(result_file.read_bytes(), type=WorkerResult)
 
 

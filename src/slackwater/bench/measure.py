@@ -86,9 +86,7 @@ def batches_of(progress: Iterable[Mapping[str, Any]]) -> list[Batch]:
     return sorted(found, key=lambda batch: batch.started_ms)
 
 
-def measure_query(
-    batches: Sequence[Batch], rows: Iterable[EmittedRow], oracle: Oracle, span: Span
-) -> QueryOutcome:
+def measure_query(batches: Sequence[Batch], rows: Iterable[EmittedRow], oracle: Oracle, span: Span) -> QueryOutcome:
     """One latency for each window that was due in the span, whether or not it came out by the span's end."""
     emitted = _committed_windows(batches, rows, span.end_ms)
     latencies_s, propagations_s = [], []

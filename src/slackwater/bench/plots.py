@@ -137,10 +137,7 @@ def latency_by_queries(settings: Sequence[Setting], colours: Mapping[str, str]) 
     for axes, percentile in zip(panels, ("mean", "p99"), strict=True):
         for name in names:
             sample = by_policy[name][0][1]
-            pairs = [
-                (queries, row.mean_s if percentile == "mean" else row.p99_s)
-                for queries, row in by_policy[name]
-            ]
+            pairs = [(queries, row.mean_s if percentile == "mean" else row.p99_s) for queries, row in by_policy[name]]
             known = [(queries, value) for queries, value in pairs if value is not None]
             drawn += [value.mean for _, value in known]
             axes.errorbar(
@@ -180,9 +177,7 @@ def cost(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
     if swept:
         axes.scatter(*zip(*swept, strict=True), s=22, color=_SWEEP, linewidths=0, zorder=2)
         names = ", ".join(sorted({row.sweep_of for row in setting.sweep if row.sweep_of}))
-        dot = Line2D(
-            [], [], color=_SWEEP, marker="o", markersize=5, linestyle="none", label=f"sweep of {_name(names)}"
-        )
+        dot = Line2D([], [], color=_SWEEP, marker="o", markersize=5, linestyle="none", label=f"sweep of {_name(names)}")
         axes.legend(handles=[dot], **_legend("lower right", handlelength=1, handletextpad=0.4))
     for row, mean_s, cores in rows:
         axes.errorbar(
@@ -202,9 +197,7 @@ def cost(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
     _scale(axes.xaxis, axes.set_xscale, ranges + [x for x, _ in swept])
     axes.set_xlabel("mean latency, s (left is sooner)")
     axes.set_ylabel("CPU cores in use (low is cheaper)")
-    axes.set_ylim(
-        0, max([cores.high for _, _, cores in rows] + [y for _, y in swept] + [setting.cores or 0]) * 1.1
-    )
+    axes.set_ylim(0, max([cores.high for _, _, cores in rows] + [y for _, y in swept] + [setting.cores or 0]) * 1.1)
     axes.margins(x=0.12)
     if setting.cores:
         axes.axhline(setting.cores, color=_SOFT, linewidth=1, linestyle=(0, (2, 3)))
@@ -266,9 +259,7 @@ def _frame(axes: Any) -> None:
 def _titles(figure: Figure, title: str, subtitle: str, size: float = 13) -> None:
     """Above the figure's own area, by inches; saving takes them in."""
     height_in = figure.get_size_inches()[1]
-    figure.text(
-        0.005, 1 + 0.38 / height_in, _printable(title), fontsize=size, weight="bold", color=_INK, va="bottom"
-    )
+    figure.text(0.005, 1 + 0.38 / height_in, _printable(title), fontsize=size, weight="bold", color=_INK, va="bottom")
     figure.text(0.005, 1 + 0.1 / height_in, _printable(subtitle), fontsize=10.5, color=_SOFT, va="bottom")
 
 
@@ -301,9 +292,7 @@ def _bar(
 ) -> None:
     """A bar with its number; one that goes beyond the limit is cut, and shows that it is."""
     if value is None:
-        axes.annotate(
-            "no figure", (0, position), xytext=(5, 0), textcoords="offset points", va="center", color=_SOFT
-        )
+        axes.annotate("no figure", (0, position), xytext=(5, 0), textcoords="offset points", va="center", color=_SOFT)
         return
     is_cut = limit is not None and value.mean > limit
     end = min(value.mean, limit) if limit is not None else value.mean
@@ -406,9 +395,7 @@ def _label_points(
                 break
             text.remove()
         else:
-            text = axes.annotate(
-                label, (x, y), xytext=(9, 0), textcoords="offset points", va="center", fontsize=9.5
-            )
+            text = axes.annotate(label, (x, y), xytext=(9, 0), textcoords="offset points", va="center", fontsize=9.5)
             box = text.get_window_extent()
         taken.append(box)
 

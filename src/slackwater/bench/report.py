@@ -236,9 +236,7 @@ def write_report(files: list[Path], out: Path) -> ReportPaths:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise ConfigurationError(
-            f"{out} is a file; --out needs a folder, which is made if missing."
-        ) from None
+        raise ConfigurationError(f"{out} is a file; --out needs a folder, which is made if missing.") from None
 
     colours = plots.colours({row.policy for setting in settings for row in setting.policies})
     sections = [
@@ -267,16 +265,12 @@ def compare(setting: Setting) -> Comparison | None:
     """None when klink did not run, or when no Spark policy was steady in every run."""
     ours = next((row for row in setting.policies if row.policy == OURS), None)
     steady = [
-        (row.mean_s.mean, row)
-        for row in setting.policies
-        if row.is_spark and row.is_steady and row.mean_s is not None
+        (row.mean_s.mean, row) for row in setting.policies if row.is_spark and row.is_steady and row.mean_s is not None
     ]
     if ours is None or not ours.mean_s or not ours.mean_s.mean or not steady:
         return None
     baseline_s, baseline = min(steady, key=lambda pair: pair[0])
-    p99_ratio = (
-        baseline.p99_s.mean / ours.p99_s.mean if baseline.p99_s and ours.p99_s and ours.p99_s.mean else None
-    )
+    p99_ratio = baseline.p99_s.mean / ours.p99_s.mean if baseline.p99_s and ours.p99_s and ours.p99_s.mean else None
     return Comparison(ours, baseline, baseline_s / ours.mean_s.mean, p99_ratio)
 
 
@@ -351,9 +345,7 @@ def _read(path: Path) -> BenchFile:
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}. {advice}") from error
     except msgspec.DecodeError as error:
-        raise ConfigurationError(
-            f"{path} is not a bench result: it is not JSON ({error}). {advice}"
-        ) from error
+        raise ConfigurationError(f"{path} is not a bench result: it is not JSON ({error}). {advice}") from error
     if not isinstance(found, dict):
         raise ConfigurationError(
             f"{path} is not a bench result: found a JSON {type(found).__name__}, not an object. {advice}"
@@ -461,9 +453,7 @@ def _draw_setting(
     )
 
 
-def _draw(
-    out: Path, stem: str, caption: str, figure: Any, save: Callable[[Any, Path], None]
-) -> tuple[Picture, ...]:
+def _draw(out: Path, stem: str, caption: str, figure: Any, save: Callable[[Any, Path], None]) -> tuple[Picture, ...]:
     """Nothing when there is no figure: the files do not hold what it would show."""
     if figure is None:
         return ()

@@ -91,9 +91,7 @@ def workload_of(spec: RunSpec) -> tuple[Workload, list[QuerySpec]]:
 def run(spec: RunSpec) -> WorkerResult:
     """Run one policy and measure it; the session lives in this process and is stopped at the end."""
     with ExitStack() as cleanup:
-        scratch = Path(
-            spec.scratch or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-"))
-        )
+        scratch = Path(spec.scratch or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-")))
         chosen = contender(spec.policy)
         gc_log = scratch / "gc.log"
         _report("spark")
@@ -300,9 +298,7 @@ class _Run:
     def _check_alive(self) -> None:
         for running in self.running:
             if not running.stream.isActive:
-                raise SlackwaterError(
-                    f"query {running.spec.name} ended during the run: {running.stream.exception()}"
-                )
+                raise SlackwaterError(f"query {running.spec.name} ended during the run: {running.stream.exception()}")
 
 
 def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> SparkSession:

@@ -48,10 +48,7 @@ class CostModel:
     def _fit(self) -> None:
         samples = list(self._samples)
         slopes = [
-            (t2 - t1) / (n2 - n1)
-            for i, (n1, t1) in enumerate(samples)
-            for n2, t2 in samples[i + 1 : i + 9]
-            if n1 != n2
+            (t2 - t1) / (n2 - n1) for i, (n1, t1) in enumerate(samples) for n2, t2 in samples[i + 1 : i + 9] if n1 != n2
         ]
         shortest_s = min(t for _, t in samples)
         self._row_s = max(0.0, median(slopes)) if slopes else 0.0

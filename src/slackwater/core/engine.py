@@ -117,9 +117,7 @@ class Engine:
         now = report.wall_ts
         for seen in report.queries:
             if seen.facts is not None and seen.key not in self._queries:
-                self._queries[seen.key] = QueryState(
-                    seen.facts, now, self.settings.target_latency_s, self._sigmas
-                )
+                self._queries[seen.key] = QueryState(seen.facts, now, self.settings.target_latency_s, self._sigmas)
             state = self._queries.get(seen.key)
             if state is None:
                 continue
@@ -179,9 +177,7 @@ class Engine:
             self._troubled = True
             return _checked(self._fallback.decide(snapshot), snapshot)
 
-    def _grant_turns(
-        self, snapshot: Snapshot, choices: dict[str, Choice], free: int, grants: list[Grant]
-    ) -> float:
+    def _grant_turns(self, snapshot: Snapshot, choices: dict[str, Choice], free: int, grants: list[Grant]) -> float:
         now = snapshot.wall_ts
         wake = now + _LONGEST_WAKE_S
         wanted: list[tuple[tuple[int, int, float, str], QueryView, str]] = []

@@ -49,9 +49,7 @@ class QueryOptions:
         for name in ("target_latency_s", "deadline"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise ConfigurationError(
-                    f"QueryOptions({name}={value!r}): a positive number of seconds is needed."
-                )
+                raise ConfigurationError(f"QueryOptions({name}={value!r}): a positive number of seconds is needed.")
         if not isinstance(self.priority_class, int):
             raise ConfigurationError(
                 f"QueryOptions(priority_class={self.priority_class!r}): a whole number is needed; 0 is usual, "

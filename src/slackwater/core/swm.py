@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 
 _MIN_STEP_S = 0.2
 _MIN_CLUMP_SAMPLES = 3
@@ -131,7 +132,7 @@ def _common_step(maxima: deque[float]) -> float | None:
     if len(maxima) < _MIN_CLUMP_SAMPLES:
         return None
     values = list(maxima)
-    differences_ms = [round((b - a) * 1000) for a, b in zip(values, values[1:], strict=False)]
+    differences_ms = [round((b - a) * 1000) for a, b in pairwise(values)]
     step = 0
     for difference in differences_ms:
         step = _fuzzy_gcd(step, difference)

@@ -80,9 +80,7 @@ class Ysb:
         )
 
 
-def specs(
-    count: int, *, rate: int, window_s: float, delay_s: float, phases: Phases, seed: int
-) -> list[QuerySpec]:
+def specs(count: int, *, rate: int, window_s: float, delay_s: float, phases: Phases, seed: int) -> list[QuerySpec]:
     """`count` queries that differ in their data and, when spread, in where their windows begin."""
     places_ms = window_phases_ms(count, round(window_s * 1000), phases, seed)
     width = len(str(count - 1))

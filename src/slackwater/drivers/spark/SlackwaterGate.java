@@ -65,6 +65,8 @@ public final class SlackwaterGate {
     private final Condition somethingHappened = lock.newCondition();
     private final TaskOrder taskOrder;
     private final List notes = new ArrayList(); // what could not be done, told once
+    private final Map leavingPools = new ConcurrentHashMap(); // pool -> gate of a query that no longer needs it
+    private volatile Map known = new HashMap(); // run ids that the scheduler named last: it has their facts
     private long happenings = 0L;
     private volatile int silentTicks = 0;
     private volatile boolean enforce; // false under a policy that only watches
@@ -96,10 +98,11 @@ public final class SlackwaterGate {
 
     /**
      * The scheduler's one call a tick: enact what it decided, wait until something happens or the time is up,
-     * and answer with the state of every query.
+     * and answer with the state of every query. A scheduler that could not decide is as silent as a dead one,
+     * however often it calls.
      */
-    public String exchange(String commands, long timeoutMs) throws Exception {
-        silentTicks = 0;
+    public String exchange(String commands, long timeoutMs, boolean decided) throws Exception {
+        if (decided) silentTicks = 0;
         enact(json.readTree(commands));
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
         lock.lock();
@@ -114,7 +117,7 @@ public final class SlackwaterGate {
             lock.unlock();
         }
         adoptRunningQueries();
-        silentTicks = 0;
+        if (decided) silentTicks = 0;
         return json.writeValueAsString(report());
     }
 
@@ -126,22 +129,31 @@ public final class SlackwaterGate {
         }
     }
 
-    /** Give plain Spark back. Each query sheds its gate on its own thread, at its next trigger or at once if it waits. */
+    /** Give plain Spark back: at once to a query that waits, to one in a batch when that is over. */
     public void detach() {
         detached = true;
         open = true;
         taskOrder.restore();
-        Iterator it = listeners.entrySet().iterator();
-        while (it.hasNext()) {
-            Map.Entry entry = (Map.Entry) it.next();
-            try {
-                Reach.callWith(entry.getKey(), "removeListener", entry.getValue());
-            } catch (Throwable t) {
-                LOG.warn("Slackwater: could not remove a listener", t);
+        synchronized (listeners) {
+            Iterator it = listeners.entrySet().iterator();
+            while (it.hasNext()) {
+                Map.Entry entry = (Map.Entry) it.next();
+                try {
+                    Reach.callWith(entry.getKey(), "removeListener", entry.getValue());
+                } catch (Throwable t) {
+                    LOG.warn("Slackwater: could not remove a listener", t);
+                }
             }
+            listeners.clear();
         }
-        listeners.clear();
-        wakeEverybody();
+        Iterator it = gates.values().iterator();
+        while (it.hasNext()) ((Gate) it.next()).release();
+        happened();
+    }
+
+    /** The Spark context has ended, and with it everything to schedule. */
+    public boolean over() {
+        return context.isStopped();
     }
 
     // ---- what the scheduler wants -------------------------------------------------------------------------------
@@ -162,20 +174,22 @@ public final class SlackwaterGate {
             if (gate != null) gate.grant(at(one, "wait").asLong());
         }
         JsonNode priorities = at(commands, "priorities");
-        if (priorities != null && !passFreely()) {
-            Map ranks = new HashMap();
-            Iterator names = priorities.fieldNames();
-            while (names.hasNext()) {
-                String run = (String) names.next();
-                Gate gate = (Gate) gates.get(run);
-                if (gate != null) {
-                    Double rank = Double.valueOf(at(priorities, run).asDouble());
-                    ranks.put(gate.pool, rank);
-                    ranks.put(gate.queryId, rank);
-                }
+        if (priorities == null) return;
+        Map named = new HashMap();
+        Map ranks = new HashMap();
+        Iterator names = priorities.fieldNames();
+        while (names.hasNext()) {
+            String run = (String) names.next();
+            named.put(run, run);
+            Gate gate = (Gate) gates.get(run);
+            if (gate != null) {
+                Double rank = Double.valueOf(at(priorities, run).asDouble());
+                ranks.put(gate.pool, rank);
+                ranks.put(gate.queryId, rank);
             }
-            taskOrder.use(ranks);
         }
+        known = named;
+        if (!passFreely()) taskOrder.use(ranks);
     }
 
     static JsonNode at(JsonNode node, String key) {
@@ -205,10 +219,11 @@ public final class SlackwaterGate {
         Iterator it = gates.values().iterator();
         while (it.hasNext()) {
             Gate gate = (Gate) it.next();
-            queries.add(gate.report());
-            if (!gate.alive()) {
+            boolean alive = gate.alive(); // asked once: a query must not go without its end being told
+            queries.add(gate.report(alive, !known.containsKey(gate.runId)));
+            if (!alive) {
                 it.remove();
-                taskOrder.forget(gate.ownPool ? gate.pool : null);
+                if (gate.ownPool) leavingPools.put(gate.pool, gate);
             }
         }
         return out;
@@ -244,10 +259,12 @@ public final class SlackwaterGate {
 
     void listenTo(Object anySession) throws Exception {
         Object manager = Reach.call(anySession, "streams");
-        if (detached || listeners.containsKey(manager)) return;
-        StartListener listener = new StartListener(this);
-        Reach.callWith(manager, "addListener", listener);
-        listeners.put(manager, listener);
+        synchronized (listeners) {
+            if (detached || listeners.containsKey(manager)) return;
+            StartListener listener = new StartListener(this);
+            Reach.callWith(manager, "addListener", listener);
+            listeners.put(manager, listener);
+        }
     }
 
     /** Every query of the context that has no gate yet: running before we came, or started in another session. */
@@ -284,6 +301,7 @@ public final class SlackwaterGate {
         if (gates.putIfAbsent(gate.runId, gate) != null) return;
         if (onItsThread) gate.usePool();
         gate.install();
+        if (detached) gate.release();
         happened();
     }
 
@@ -291,9 +309,15 @@ public final class SlackwaterGate {
 
     /** Counts its own ticks, not wall time: a collection pause stops this thread as well and is no death. */
     void watch() {
-        while (!detached) {
+        while (!detached || !leavingPools.isEmpty()) {
             try {
                 Thread.sleep(WATCHDOG_TICK_MS);
+                if (context.isStopped()) {
+                    leavingPools.clear();
+                    if (!detached) detach();
+                    return;
+                }
+                removePoolsOfTheGone();
                 silentTicks++;
                 if (silentTicks > watchdogTicks && !open) {
                     opened++;
@@ -303,14 +327,26 @@ public final class SlackwaterGate {
                     taskOrder.use(null);
                     wakeEverybody();
                 }
-                Iterator it = listeners.entrySet().iterator();
-                while (it.hasNext()) {
-                    Map.Entry entry = (Map.Entry) it.next();
-                    keepListening(entry.getKey(), entry.getValue());
+                synchronized (listeners) {
+                    Iterator it = listeners.entrySet().iterator();
+                    while (it.hasNext()) {
+                        Map.Entry entry = (Map.Entry) it.next();
+                        keepListening(entry.getKey(), entry.getValue());
+                    }
                 }
             } catch (Throwable t) {
                 LOG.warn("Slackwater: the watchdog stumbled and goes on", t);
             }
+        }
+    }
+
+    /** A stopped query's last tasks may outlive it, and a detached one's batch still runs: then try again. */
+    void removePoolsOfTheGone() {
+        Iterator it = leavingPools.entrySet().iterator();
+        while (it.hasNext()) {
+            Map.Entry entry = (Map.Entry) it.next();
+            boolean needed = ((Gate) entry.getValue()).usesPool();
+            if (!needed && taskOrder.forget((String) entry.getKey())) it.remove();
         }
     }
 
@@ -376,12 +412,12 @@ public final class SlackwaterGate {
         private final Condition changed = lock.newCondition();
         private final List unread = new ArrayList(); // reports of batches that Python has not fetched
         private Object replacedClock;
+        private Properties localProperties; // of the stream's thread: Spark keeps its pool there
         private long waits = 0L; // the number of the present or last wait
         private long grantedWait = 0L;
         private boolean waiting = false;
-        private boolean first = true;
-        private boolean described = false;
-        private boolean shed = false;
+        private volatile boolean first = true;
+        private volatile boolean shed = false;
         private long since = System.currentTimeMillis();
         private long passedAt = 0L;
         private String lastSeenProgress = "";
@@ -419,20 +455,39 @@ public final class SlackwaterGate {
                     + ": it is not gated, but has its own prioritised pool");
                 return;
             }
-            Object executor = executor();
-            if (executor == null) { // 4.x, at the start: the executor will be built from these two
+            if (executor() == null) { // 4.x, at the start: the executor will be built from these two
                 replacedClock = Reach.get(execution, "triggerClock");
                 Reach.set(execution, "triggerClock", this);
                 Reach.set(execution, "trigger", Trigger.ProcessingTime(GATED_INTERVAL_MS, TimeUnit.MILLISECONDS));
-            } else if (Reach.has(executor, "intervalMs")) {
-                replacedClock = Reach.get(executor, "clock");
-                Reach.set(executor, "clock", this);
-                Reach.set(executor, "intervalMs", Long.valueOf(GATED_INTERVAL_MS));
+            } else if (Reach.has(executor(), "intervalMs")) {
                 first = thread.getState() == Thread.State.NEW || !inExecutor();
+                settle();
             } else {
-                owner.note("query " + label() + " runs on " + executor.getClass().getName()
+                owner.note("query " + label() + " runs on " + executor().getClass().getName()
                     + ", which Slackwater does not know: it is not gated");
             }
+        }
+
+        /**
+         * The executor asks this clock. Seen to at every tick: one built while another thread installed the gate may
+         * have read the fields too early, and a gate of an earlier attachment may just have restored its own.
+         */
+        void settle() throws Exception {
+            if (userIntervalMs < 0L || shed || owner.detached) return;
+            Object executor = executor();
+            if (executor == null || !Reach.has(executor, "intervalMs")) return;
+            Object clock = Reach.get(executor, "clock");
+            if (clock != this) {
+                replacedClock = sparksOwn(clock);
+                Reach.set(executor, "clock", this); // first: Spark's own clock would sleep through the long interval
+            }
+            Reach.set(executor, "intervalMs", Long.valueOf(GATED_INTERVAL_MS));
+        }
+
+        /** Under the gate of an earlier attachment (another class of this name) lies the clock that it replaced. */
+        static Object sparksOwn(Object clock) throws Exception {
+            while (clock.getClass().getName().equals(Gate.class.getName())) clock = Reach.get(clock, "replacedClock");
+            return clock;
         }
 
         Object executor() throws Exception {
@@ -447,36 +502,64 @@ public final class SlackwaterGate {
             return false;
         }
 
-        /** On the stream's thread, after a detach: everything as the user had it. */
+        /** After a detach. What a running batch still needs of the gate goes when it comes to wait. */
+        void release() {
+            lock.lock();
+            try {
+                if (ownPool) {
+                    if (pool.equals(localProperties.getProperty(POOL_KEY))) localProperties.remove(POOL_KEY);
+                    owner.leavingPools.put(pool, this);
+                }
+                if (userIntervalMs >= 0L && Reach.get(execution, "triggerClock") == this) {
+                    Reach.set(execution, "trigger", trigger);
+                    Reach.set(execution, "triggerClock", replacedClock);
+                }
+                if (waiting) shed();
+                changed.signalAll();
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: could not take the gate of query " + label() + " away; it stands open", t);
+            } finally {
+                lock.unlock();
+            }
+        }
+
+        /**
+         * Only while the stream's thread waits here: in a batch it may be about to ask the clock to wait until the
+         * end of the long interval, which Spark's own clock would do.
+         */
         void shed() throws Exception {
             if (shed) return;
             shed = true;
             Object executor = executor();
-            if (executor != null && Reach.has(executor, "intervalMs")) {
-                Reach.set(executor, "clock", replacedClock);
+            if (executor != null && Reach.has(executor, "intervalMs") && Reach.get(executor, "clock") == this) {
                 Reach.set(executor, "intervalMs", Long.valueOf(userIntervalMs));
-            }
-            if (Reach.get(execution, "triggerClock") == this) {
-                Reach.set(execution, "triggerClock", replacedClock);
-                Reach.set(execution, "trigger", trigger);
-            }
-            if (ownPool) {
-                owner.context.setLocalProperty(POOL_KEY, null);
-                owner.taskOrder.forget(pool);
+                Reach.set(executor, "clock", replacedClock);
             }
         }
 
         /** On the stream's thread: its own pool, unless the user chose one. */
-        void usePool() {
-            if (ownPool || owner.detached || !owner.enforce) return;
-            String chosen = owner.context.getLocalProperty(POOL_KEY);
-            if (chosen == null) {
-                owner.taskOrder.addPool(pool);
-                owner.context.setLocalProperty(POOL_KEY, pool);
-                ownPool = true;
-            } else {
-                pool = chosen;
+        void usePool() throws Exception {
+            lock.lock();
+            try {
+                if (ownPool || owner.detached || !owner.enforce) return;
+                String chosen = owner.context.getLocalProperty(POOL_KEY);
+                // A query started inside another one's foreachBatch inherits that one's pool.
+                if (chosen == null || chosen.startsWith(POOL_PREFIX)) {
+                    localProperties = (Properties) Reach.call(owner.context, "getLocalProperties");
+                    owner.taskOrder.addPool(pool);
+                    owner.context.setLocalProperty(POOL_KEY, pool);
+                    ownPool = true;
+                } else {
+                    pool = chosen;
+                }
+            } finally {
+                lock.unlock();
             }
+        }
+
+        /** Jobs may still come into its pool. */
+        boolean usesPool() {
+            return alive() && pool.equals(localProperties.getProperty(POOL_KEY));
         }
 
         // ---- the clock that Spark asks ---------------------------------------------------------------------------
@@ -496,6 +579,7 @@ public final class SlackwaterGate {
 
         public long waitTillTime(long ignored) {
             first = false;
+            if (passedAt == 0L) passedAt = System.currentTimeMillis(); // ran before it had a gate
             hold();
             return System.currentTimeMillis();
         }
@@ -505,7 +589,6 @@ public final class SlackwaterGate {
                 usePool();
                 batchEnded();
                 waitForTurn();
-                if (owner.detached) shed();
             } catch (InterruptedException stopping) {
                 // stop() set the query's state before it interrupted: returning lets Spark end it in order.
             } catch (Throwable t) {
@@ -518,7 +601,7 @@ public final class SlackwaterGate {
             }
         }
 
-        void waitForTurn() throws InterruptedException {
+        void waitForTurn() throws Exception {
             lock.lock();
             try {
                 waits++;
@@ -531,6 +614,7 @@ public final class SlackwaterGate {
             lock.lock();
             try {
                 while (grantedWait < waits) {
+                    if (owner.detached) shed();
                     if (owner.passFreely()) {
                         long left = userTriggerMs() - System.currentTimeMillis();
                         if (left <= 0L) return;
@@ -619,10 +703,10 @@ public final class SlackwaterGate {
             }
         }
 
-        ObjectNode report() {
+        ObjectNode report(boolean alive, boolean describe) {
             ObjectNode out = owner.json.createObjectNode();
             out.put("run", runId);
-            out.put("alive", alive());
+            out.put("alive", alive);
             lock.lock();
             try {
                 out.put("waiting", waiting);
@@ -634,12 +718,10 @@ public final class SlackwaterGate {
                 lock.unlock();
             }
             try {
+                settle();
                 out.put("tasks", owner.taskOrder.runningTasks(pool, queryId));
                 out.put("awaited", userIntervalMs >= 0L && awaited());
-                if (!described) {
-                    described = true;
-                    describe(out.putObject("about"));
-                }
+                if (describe) describe(out.putObject("about"));
             } catch (Throwable t) {
                 LOG.warn("Slackwater: could not describe query " + label(), t);
             }
@@ -660,10 +742,11 @@ public final class SlackwaterGate {
             out.put("user_interval_ms", userIntervalMs);
             out.put("output_mode", String.valueOf(Reach.call(execution, "outputMode")));
             out.put("checkpoint", String.valueOf(Reach.call(execution, "resolvedCheckpointRoot")));
+            ArrayNode plan = out.putArray("plan");
             Object conf = Reach.call(Reach.call(execution, "sparkSession"), "conf");
             out.put("watermark_policy", PlanReader.conf(conf, "spark.sql.streaming.multipleWatermarkPolicy", "min"));
             out.put("no_data_batches", PlanReader.conf(conf, "spark.sql.streaming.noDataMicroBatches.enabled", "true"));
-            PlanReader.analyzed(Reach.call(execution, "analyzedPlan"), out.putArray("plan"));
+            PlanReader.analyzed(Reach.call(execution, "analyzedPlan"), plan);
         }
 
         String label() {
@@ -803,6 +886,7 @@ public final class SlackwaterGate {
             try {
                 Object fifo = Reach.call(SchedulingMode$.MODULE$, "FIFO");
                 synchronized (scheduler) {
+                    if (root.schedulableNameToSchedulable().containsKey(pool)) return;
                     root.addSchedulable(new Pool(pool, (scala.Enumeration.Value) fifo, 0, 1));
                 }
             } catch (Throwable t) {
@@ -810,12 +894,15 @@ public final class SlackwaterGate {
             }
         }
 
-        /** Spark never removes a pool. */
-        void forget(String pool) {
-            if (root == null || pool == null) return;
+        /** Spark never removes a pool. False: tasks are in it still. */
+        boolean forget(String pool) {
+            if (root == null) return true;
             synchronized (scheduler) {
                 Schedulable item = (Schedulable) root.schedulableNameToSchedulable().get(pool);
-                if (item != null && item.schedulableQueue().isEmpty()) root.removeSchedulable(item);
+                if (item == null) return true;
+                if (!item.schedulableQueue().isEmpty()) return false;
+                root.removeSchedulable(item);
+                return true;
             }
         }
 
@@ -893,6 +980,11 @@ public final class SlackwaterGate {
                     entry.put("op", op);
                     entry.put("rows", ((Long) Reach.call(Reach.call(rows, "get"), "value")).longValue());
                 }
+            }
+            if (op.startsWith("AdaptiveSparkPlan")) { // a leaf to its parent; stateless queries have it since 4.1
+                walkExecuted(Reach.call(node, "executedPlan"), inputs, operators);
+            } else if (op.endsWith("QueryStage")) {
+                walkExecuted(Reach.call(node, "plan"), inputs, operators);
             }
             Object children = Reach.call(Reach.call(node, "children"), "iterator");
             while (Reach.bool(children, "hasNext")) walkExecuted(Reach.call(children, "next"), inputs, operators);

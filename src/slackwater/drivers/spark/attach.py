@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from slackwater.core.engine import Engine, EngineSettings
 from slackwater.core.model import Commands, Knob, Policy, QueryOptions
 from slackwater.drivers.spark.bridge import SparkBridge
-from slackwater.drivers.spark.tune import restore, tune as tune_session
+from slackwater.drivers.spark.tune import restore
+from slackwater.drivers.spark.tune import tune as tune_session
 from slackwater.errors import AttachError, ConfigurationError
 from slackwater.policies.registry import create
 from slackwater.policies.round_robin import RoundRobin
@@ -85,7 +86,11 @@ def attach(
             "Slackwater is attached to this Spark application already. Use that handle, or call its detach() first."
         )
     tuned = tune_session(spark) if tune else []
-    bridge = SparkBridge(spark, watchdog_s=watchdog_s, enforce=chosen.enforces, options=options)
+    try:
+        bridge = SparkBridge(spark, watchdog_s=watchdog_s, enforce=chosen.enforces, options=options)
+    except AttachError:
+        restore(spark, tuned)
+        raise
     system.setProperty(marker, chosen.name)
 
     def released() -> None:
@@ -184,7 +189,7 @@ class Handle:
         cpu_before = time.thread_time()
         while not self._stop.is_set():
             try:
-                report = self._bridge.exchange(commands)
+                report = self._bridge.exchange(commands, decided=troubles == 0)
                 begun = time.perf_counter()
                 commands = self._engine.step(report)
                 self._decision_s.append(time.perf_counter() - begun)
@@ -200,11 +205,17 @@ class Handle:
                 troubles += 1
                 if troubles == 1:
                     log.warning("the scheduler stumbled and tries again: %s: %s", type(error).__name__, error)
-                if troubles > 20 and _connection_gone(error):
+                if self._session_is_over():
                     log.info("the Spark session is gone; the scheduler ends")
                     return
                 commands = Commands(enforce=self._engine.policy.enforces, wake_after_s=0.1)
                 self._stop.wait(min(2.0, 0.1 * troubles))
+
+    def _session_is_over(self) -> bool:
+        try:
+            return self._bridge.session_is_over()
+        except Exception:  # the JVM itself is gone
+            return True
 
     def _tell_notes(self) -> None:
         while self._bridge.notes:
@@ -212,10 +223,6 @@ class Handle:
             if note not in self._told:
                 self._told.add(note)
                 log.warning("%s", note)
-
-
-def _connection_gone(error: Exception) -> bool:
-    return isinstance(error, ConnectionError | OSError) or "Py4JNetworkError" in type(error).__name__
 
 
 def _check_session(spark: Any) -> None:

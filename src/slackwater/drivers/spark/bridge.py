@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slackwater.core.model import Commands, QueryOptions, Report
 from slackwater.drivers.spark import wire
 from slackwater.errors import AttachError
+
+if TYPE_CHECKING:
+    from slackwater.core.model import Commands, QueryOptions, Report
 
 _SOURCE = "SlackwaterGate.java"
 _CLASS = "SlackwaterGate"
@@ -17,9 +19,7 @@ _WATCHDOG_TICK_S = 0.25
 class SparkBridge:
     """One attached session."""
 
-    def __init__(
-        self, spark: Any, *, watchdog_s: float, enforce: bool, options: dict[str, QueryOptions]
-    ) -> None:
+    def __init__(self, spark: Any, *, watchdog_s: float, enforce: bool, options: dict[str, QueryOptions]) -> None:
         self._options = options
         self.notes: list[str] = []
         self.opened = 0
@@ -32,7 +32,11 @@ class SparkBridge:
             arguments[1] = max(2, round(watchdog_s / _WATCHDOG_TICK_S))
             arguments[2] = enforce
             self._gate = constructor.newInstance(arguments)
-            self._gate.start()
+            try:
+                self._gate.start()
+            except Exception:
+                self._gate.detach()
+                raise
         except Exception as error:
             raise AttachError(
                 f"Slackwater could not be put in place on Spark {spark.version}: {_first_line(error)}. "
@@ -40,9 +44,12 @@ class SparkBridge:
                 "please report other versions with this message."
             ) from error
 
-    def exchange(self, commands: Commands) -> Report:
-        """Enact, wait until something happens or the time is up, and hear where every query stands."""
-        answer = self._gate.exchange(wire.commands_json(commands), round(commands.wake_after_s * 1000))
+    def exchange(self, commands: Commands, *, decided: bool = True) -> Report:
+        """Enact, wait until something happens or the time is up, and hear where every query stands.
+
+        `decided` is False after trouble: such a call is no sign of life, so that gates open when it lasts.
+        """
+        answer = self._gate.exchange(wire.commands_json(commands), round(commands.wake_after_s * 1000), decided)
         seen = wire.decode(answer)
         self.notes.extend(seen.notes)
         self.opened = seen.opened
@@ -51,6 +58,9 @@ class SparkBridge:
     def resync(self) -> None:
         """Close the gates, after a full report was understood."""
         self._gate.resync()
+
+    def session_is_over(self) -> bool:
+        return bool(self._gate.over())
 
     def detach(self) -> None:
         self._gate.detach()

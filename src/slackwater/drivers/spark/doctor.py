@@ -119,9 +119,7 @@ def session_facts(spark: SparkSession) -> SessionFacts:
         scheduler_mode=context_conf.get(SCHEDULER_MODE, "FIFO").upper(),
         shuffle_partitions=int(spark.conf.get(SHUFFLE_PARTITIONS)),
         shuffle_partitions_set=explicit.contains(SHUFFLE_PARTITIONS),
-        checkpoint_manager=spark.conf.get(CHECKPOINT_MANAGER)
-        if explicit.contains(CHECKPOINT_MANAGER)
-        else None,
+        checkpoint_manager=spark.conf.get(CHECKPOINT_MANAGER) if explicit.contains(CHECKPOINT_MANAGER) else None,
         local_checkpoint_manager=checkpoint_manager_class(spark),
         checkpoint_schemes=_checkpoint_schemes(spark),
         adaptive=spark.conf.get(ADAPTIVE) == "true",
@@ -183,9 +181,7 @@ def _shuffle_partitions(settings: SessionFacts) -> Finding | None:
     if settings.shuffle_partitions <= PARTITIONS_PER_CORE_MAX * settings.cores:
         return None
     target = min(max(settings.cores, 1), SHUFFLE_PARTITIONS_DEFAULT)
-    left_at_default = (
-        not settings.shuffle_partitions_set and settings.shuffle_partitions == SHUFFLE_PARTITIONS_DEFAULT
-    )
+    left_at_default = not settings.shuffle_partitions_set and settings.shuffle_partitions == SHUFFLE_PARTITIONS_DEFAULT
     whose = "Spark's default" if left_at_default else "set by the user"
     where = (
         f"Set it to {target}, one per core"

@@ -123,9 +123,7 @@ class _UnusableError(Exception):
     """A candidate that cannot be used, with the reason in words."""
 
 
-def _candidates(
-    environ: Mapping[str, str], packaged_home: Callable[[], Path | None]
-) -> Iterator[tuple[Origin, Path]]:
+def _candidates(environ: Mapping[str, str], packaged_home: Callable[[], Path | None]) -> Iterator[tuple[Origin, Path]]:
     if user_home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(user_home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", "")):

@@ -51,9 +51,9 @@ class About(msgspec.Struct):
     user_interval_ms: int
     output_mode: str
     checkpoint: str
-    watermark_policy: str
-    no_data_batches: str
-    plan: list[PlanNode]
+    watermark_policy: str = "min"
+    no_data_batches: str = "true"
+    plan: list[PlanNode] = msgspec.field(default_factory=list)
 
 
 def facts_of(key: str, about: About, options: dict[str, QueryOptions]) -> QueryFacts:

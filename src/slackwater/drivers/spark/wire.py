@@ -1,14 +1,28 @@
-"""What the JVM side says, decoded strictly, and turned into the core's words."""
+"""What the JVM side says, decoded strictly, and turned into the core's words.
+
+What one query says in a way that nobody understands is left out, and noted: it must not stop the others.
+"""
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from slackwater.core.model import BatchReport, Commands, InputMaximum, QueryOptions, QueryReport, Report
+from slackwater.core.model import (
+    BatchReport,
+    Commands,
+    InputMaximum,
+    QueryFacts,
+    QueryOptions,
+    QueryReport,
+    Report,
+)
 from slackwater.drivers.spark.plan import About, facts_of
+
+log = logging.getLogger("slackwater")
 
 
 class _Heap(msgspec.Struct):
@@ -51,7 +65,7 @@ class _Progress(msgspec.Struct):
 
 class _Batch(msgspec.Struct):
     ended_ms: int
-    progress: _Progress
+    progress: msgspec.Raw
     inputs: list[_Input] = msgspec.field(default_factory=list)
     operators: list[_Operator] = msgspec.field(default_factory=list)
 
@@ -67,7 +81,7 @@ class _Query(msgspec.Struct):
     tasks: int = 0
     awaited: bool = False
     batches: list[_Batch] = msgspec.field(default_factory=list)
-    about: About | None = None
+    about: msgspec.Raw | None = None
 
 
 class JvmReport(msgspec.Struct):
@@ -84,6 +98,8 @@ class JvmReport(msgspec.Struct):
 
 
 decode = msgspec.json.Decoder(JvmReport).decode
+_decode_progress = msgspec.json.Decoder(_Progress).decode
+_decode_about = msgspec.json.Decoder(About).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -121,14 +137,31 @@ def _query(query: _Query, options: dict[str, QueryOptions]) -> QueryReport:
         found_data=query.found_data,
         running_tasks=query.tasks,
         awaited=query.awaited,
-        # An idle trigger's progress has no addBatch and tells of no batch.
-        batches=tuple(_batch(b) for b in query.batches if "addBatch" in b.progress.durationMs),
-        facts=facts_of(query.run, query.about, options) if query.about is not None else None,
+        batches=tuple(report for batch in query.batches if (report := _batch(query.run, batch)) is not None),
+        facts=_facts(query.run, query.about, options) if query.about is not None else None,
     )
 
 
-def _batch(batch: _Batch) -> BatchReport:
-    progress = batch.progress
+def _facts(run: str, about: msgspec.Raw, options: dict[str, QueryOptions]) -> QueryFacts:
+    """A query whose plan cannot be read is scheduled still, as one without windows."""
+    try:
+        return facts_of(run, _decode_about(about), options)
+    except Exception as error:
+        log.warning("the plan of query %s could not be read: %s: %s", run, type(error).__name__, error)
+        return QueryFacts(key=run, name=run, query_id=run, stateful=False, emits_at_sweep=False)
+
+
+def _batch(run: str, batch: _Batch) -> BatchReport | None:
+    try:
+        progress = _decode_progress(batch.progress)
+        # An idle trigger's progress has no addBatch and tells of no batch.
+        return _batch_report(batch, progress) if "addBatch" in progress.durationMs else None
+    except Exception as error:
+        log.debug("a batch of query %s could not be read: %s: %s", run, type(error).__name__, error)
+        return None
+
+
+def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
     durations = progress.durationMs
     started = timestamp(progress.timestamp)
     fixing_s = sum(durations.get(name, 0) for name in ("latestOffset", "getOffset")) / 1000
@@ -152,8 +185,7 @@ def _batch(batch: _Batch) -> BatchReport:
         state_bytes=sum(operator.memoryUsedBytes for operator in progress.stateOperators),
         backlog_rows=_backlog(progress.sources),
         limited=any(
-            source.latestOffset is not None and source.latestOffset != source.endOffset
-            for source in progress.sources
+            source.latestOffset is not None and source.latestOffset != source.endOffset for source in progress.sources
         ),
     )
 

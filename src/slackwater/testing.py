@@ -1,0 +1,430 @@
+"""For tests of policies: a clock that stands still, and a small stand-in for Spark in virtual time.
+
+    engine = Engine(MyPolicy(), RoundRobin())
+    driver = ScriptedDriver([SimulatedQuery("clicks", windows=(Window(10, 10),), delay_s=1)])
+    trace = run(engine, driver, seconds=60)
+    assert max(emission.latency_s for emission in trace.emissions) < 3
+
+`ScriptedDriver` does what the engine expects of a driver, and its queries do what Spark's do: a batch fixes
+its offsets at its start and takes all that has arrived; the watermark that its rows move is applied by the
+next batch, which emits the windows it passes; a batch without rows runs only if the watermark moved. Nothing
+is random: the same queries and policy give the same trace. One watermarked input a query; no joins.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from slackwater.core.model import (
+    BatchReport,
+    Commands,
+    Grant,
+    InputMaximum,
+    QueryFacts,
+    QueryOptions,
+    QueryReport,
+    Report,
+    Stage,
+    Window,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from slackwater.core.engine import Engine
+
+START_WALL_TS = 1_200_000.0
+"""When a fake clock starts: a whole number of minutes, so that windows without an offset start with it."""
+
+_EMPTY_TRIGGER_S = 0.01
+_FUZZ_S = 1e-9
+
+
+class FakeClock:
+    """Wall time that moves only when told."""
+
+    def __init__(self, wall_ts: float = START_WALL_TS) -> None:
+        self._wall_ts = wall_ts
+
+    def now(self) -> float:
+        return self._wall_ts
+
+    def advance(self, seconds: float) -> None:
+        self.set(self._wall_ts + seconds)
+
+    def set(self, wall_ts: float) -> None:
+        if wall_ts < self._wall_ts:
+            raise ValueError(f"the clock stands at {self._wall_ts} and cannot go back to {wall_ts}.")
+        self._wall_ts = wall_ts
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedQuery:
+    """One query and the stream it reads. `_at_s` and idle spans count from the driver's start.
+
+    delay_s: the watermark delay; None for a query without a watermark.
+    step_s: rows become readable in clumps of so many seconds of event time; None: each by itself.
+    lag_s: how long after its event time (or its clump's end) a row can be read.
+    batch_cost_s, row_cost_s: a batch takes a + b·rows, longer when more batches run than there are cores.
+    max_rows: admission limit of a batch.
+    emits_at_sweep: False for update mode, where windows leave no result of their own at the sweep.
+    interval_s: the user's own trigger interval.
+    idle_s: spans (from, to) of event time without rows.
+    shows_tasks: False for a batch whose user code waits for something and runs no task.
+    """
+
+    name: str
+    windows: tuple[Window, ...] = ()
+    delay_s: float | None = None
+    rows_per_s: float = 1000.0
+    step_s: float | None = None
+    lag_s: float = 0.0
+    batch_cost_s: float = 0.3
+    row_cost_s: float = 0.0
+    max_rows: int | None = None
+    stateful: bool = True
+    emits_at_sweep: bool = True
+    interval_s: float = 0.0
+    idle_s: tuple[tuple[float, float], ...] = ()
+    starts_at_s: float = 0.0
+    fails_at_s: float = math.inf
+    shows_tasks: bool = True
+    options: QueryOptions = field(default_factory=QueryOptions)
+
+    def facts(self) -> QueryFacts:
+        return QueryFacts(
+            key=self.name,
+            name=self.name,
+            query_id=self.name,
+            windows=self.windows,
+            input_delays_s=() if self.delay_s is None else (self.delay_s,),
+            emits_at_sweep=self.emits_at_sweep and self.delay_s is not None,
+            stateful=self.stateful,
+            min_interval_s=self.interval_s,
+            options=self.options,
+        )
+
+    def rows_before(self, event_s: float) -> int:
+        """Rows with an event time before this one."""
+        idle_s = sum(max(0.0, min(event_s, end) - begin) for begin, end in self.idle_s)
+        return max(0, math.ceil((event_s - idle_s) * self.rows_per_s - 1e-6))
+
+    def rows_readable(self, now_s: float) -> int:
+        until_s = now_s - self.lag_s
+        if self.step_s is not None:
+            until_s = math.floor(until_s / self.step_s + 1e-9) * self.step_s
+        return self.rows_before(until_s)
+
+    def event_s(self, row: int) -> float:
+        """The event time of a row, counted from 0."""
+        event_s = row / self.rows_per_s
+        for begin, end in sorted(self.idle_s):
+            if event_s >= begin:
+                event_s += end - begin
+        return event_s
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A window that left a query at the end of the batch that swept it."""
+
+    query: str
+    window_end_event_ts: float
+    emitted_wall_ts: float
+    rows: int
+
+    @property
+    def latency_s(self) -> float:
+        return self.emitted_wall_ts - self.window_end_event_ts
+
+
+@dataclass(frozen=True, slots=True)
+class GrantSeen:
+    """A grant as the driver heard it; stale if the query did not wait with that number any more."""
+
+    wall_ts: float
+    query: str
+    stage: Stage
+    reason: str
+    stale: bool
+
+
+@dataclass(slots=True)
+class TurnSeen:
+    """A turn as it ran: `ended_wall_ts` is that of its last batch, infinite while that one runs."""
+
+    query: str
+    granted_wall_ts: float
+    ended_wall_ts: float = math.inf
+    batches: int = 0
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class Trace:
+    """What happened, in order of time."""
+
+    grants: list[GrantSeen] = field(default_factory=list)
+    turns: list[TurnSeen] = field(default_factory=list)
+    batches: list[tuple[str, BatchReport]] = field(default_factory=list)
+    emissions: list[Emission] = field(default_factory=list)
+
+    def turns_of(self, query: str) -> list[TurnSeen]:
+        return [turn for turn in self.turns if turn.query == query]
+
+    def batches_of(self, query: str) -> list[BatchReport]:
+        return [batch for name, batch in self.batches if name == query]
+
+    def emissions_of(self, query: str) -> list[Emission]:
+        return [emission for emission in self.emissions if emission.query == query]
+
+    def most_turns_at_once(self) -> int:
+        changes = [(turn.granted_wall_ts, 1) for turn in self.turns]
+        changes += [(turn.ended_wall_ts, -1) for turn in self.turns]
+        running = most = 0
+        for _, change in sorted(changes):
+            running += change
+            most = max(most, running)
+        return most
+
+
+@dataclass(slots=True)
+class _Run:
+    """A live query: what its gate and its stream thread know."""
+
+    query: SimulatedQuery
+    since_wall_ts: float
+    wait_no: int = 0
+    waiting: bool = False
+    found_data: bool = True
+    awaited: bool = False
+    alive: bool = True
+    described: bool = False
+    passed_wall_ts: float | None = None
+    taken_rows: int = 0
+    applied_event_ts: float = 0.0
+    watermark_event_ts: float = 0.0
+    batch: BatchReport | None = None
+    sweeping: list[tuple[float, int]] = field(default_factory=list)
+    batches: int = 0
+    left_s: float = 0.0
+    unread: list[BatchReport] = field(default_factory=list)
+    turn: TurnSeen | None = None
+
+
+class ScriptedDriver:
+    """Queries in virtual time behind gates. `trace` holds all that happened so far."""
+
+    def __init__(self, queries: Iterable[SimulatedQuery], *, cores: int = 2, clock: FakeClock | None = None) -> None:
+        self.clock = clock or FakeClock()
+        self.cores = cores
+        self.gates_open = False
+        self.trace = Trace()
+        self._start_wall_ts = self.clock.now()
+        self._coming = sorted(queries, key=lambda query: query.starts_at_s)
+        self._runs: dict[str, _Run] = {}
+        self._enforce = True
+        self._happened = False
+        names = [query.name for query in self._coming]
+        if len(set(names)) < len(names):
+            raise ValueError(f"queries need different names, but got {', '.join(sorted(names))}.")
+
+    def exchange(self, commands: Commands) -> Report:
+        """Enact, let time pass until something happens or the time is up, tell where every query stands."""
+        self._enforce = commands.enforce
+        for grant in commands.grants:
+            self._enact(grant)
+        deadline = self.clock.now() + commands.wake_after_s
+        self._settle()
+        while not self._happened and self.clock.now() < deadline:
+            self._pass_time(deadline)
+            self._settle()
+        self._happened = False
+        reports = tuple(self._tell(run) for run in self._runs.values())
+        self._runs = {name: run for name, run in self._runs.items() if run.alive}
+        return Report(self.clock.now(), self.cores, reports, gates_open=self.gates_open)
+
+    def open_gates(self) -> None:
+        """As the watchdog does after a silence of the scheduler: queries follow their own triggers."""
+        self.gates_open = True
+
+    def resync(self) -> None:
+        self.gates_open = False
+
+    def await_all_available(self, query: str) -> None:
+        """As somebody who calls `processAllAvailable()`: waits until a trigger finds no new data."""
+        self._runs[query].awaited = True
+
+    def awaited(self, query: str) -> bool:
+        return self._runs[query].awaited
+
+    def _enact(self, grant: Grant) -> None:
+        run, now = self._runs.get(grant.key), self.clock.now()
+        stale = run is None or not run.waiting or run.wait_no != grant.wait_no
+        self.trace.grants.append(GrantSeen(now, grant.key, grant.stage, grant.reason, stale))
+        if run is None or stale:
+            return
+        if run.turn is None or grant.stage is Stage.DATA:
+            run.turn = TurnSeen(run.query.name, now)
+            self.trace.turns.append(run.turn)
+        run.turn.ended_wall_ts = math.inf
+        self._trigger(run)
+
+    def _pass_time(self, deadline: float) -> None:
+        now = self.clock.now()
+        busy = [run for run in self._runs.values() if not run.waiting]
+        working = sum(run.batch is not None for run in busy)
+        speed = min(1.0, self.cores / working) if working else 1.0
+        until = min(
+            [deadline]
+            + [now + run.left_s / speed for run in busy]
+            + [self._own_trigger_wall_ts(run) for run in self._runs.values() if run.waiting and self._passes_freely]
+            + [self._start_wall_ts + run.query.fails_at_s for run in self._runs.values()]
+            + [self._start_wall_ts + query.starts_at_s for query in self._coming]
+        )
+        until = max(until, now)
+        for run in busy:
+            run.left_s -= (until - now) * speed
+        self.clock.set(until)
+
+    def _settle(self) -> None:
+        """Everything that is due at this instant."""
+        now = self.clock.now()
+        elapsed_s = now - self._start_wall_ts + _FUZZ_S
+        while self._coming and self._coming[0].starts_at_s <= elapsed_s:
+            query = self._coming.pop(0)
+            self._runs[query.name] = run = _Run(query, now)
+            self._wait(run)
+        for run in self._runs.values():
+            if run.query.fails_at_s <= elapsed_s:
+                run.alive, run.waiting, self._happened = False, False, True
+                if run.turn is not None:
+                    run.turn.ended_wall_ts = min(run.turn.ended_wall_ts, now)
+            elif not run.waiting and run.left_s <= _FUZZ_S:
+                self._finish(run)
+            if run.waiting and self._passes_freely and self._own_trigger_wall_ts(run) <= now + _FUZZ_S:
+                run.turn = None
+                self._trigger(run)
+
+    @property
+    def _passes_freely(self) -> bool:
+        return self.gates_open or not self._enforce
+
+    def _own_trigger_wall_ts(self, run: _Run) -> float:
+        """When Spark itself would fire: at once, or at the next multiple of the user's interval."""
+        interval_s = run.query.interval_s
+        if interval_s <= 0 or run.passed_wall_ts is None:
+            return run.since_wall_ts
+        return max(run.since_wall_ts, (run.passed_wall_ts // interval_s + 1) * interval_s)
+
+    def _wait(self, run: _Run) -> None:
+        run.waiting, run.since_wall_ts, self._happened = True, self.clock.now(), True
+        run.wait_no += 1
+
+    def _trigger(self, run: _Run) -> None:
+        query, now = run.query, self.clock.now()
+        run.waiting, run.passed_wall_ts = False, now
+        ready = query.rows_readable(now - self._start_wall_ts)
+        rows = min(ready - run.taken_rows, query.max_rows or ready)
+        moved = query.stateful and run.watermark_event_ts > run.applied_event_ts
+        run.found_data = rows > 0
+        if not rows and not moved:
+            run.batch, run.left_s = None, _EMPTY_TRIGGER_S
+            return
+        run.sweeping = self._swept(run)
+        run.taken_rows += rows
+        run.applied_event_ts = run.watermark_event_ts
+        largest = None
+        if rows:
+            largest = self._start_wall_ts + query.event_s(run.taken_rows - 1)
+            # Spark's event-time statistics are whole milliseconds.
+            largest = math.floor(largest * 1000 + 1e-3) / 1000
+        inputs = () if query.delay_s is None else (InputMaximum(query.delay_s, rows, largest),)
+        run.left_s = query.batch_cost_s + query.row_cost_s * rows
+        run.batch = BatchReport(
+            batch_id=run.batches,
+            offsets_wall_ts=now,
+            ended_wall_ts=math.inf,
+            duration_s=math.inf,
+            rows=rows,
+            watermark_event_ts=run.applied_event_ts,
+            inputs=inputs,
+            rows_out=len(run.sweeping),
+            limited=run.taken_rows < ready,
+        )
+
+    def _swept(self, run: _Run) -> list[tuple[float, int]]:
+        """End and rows of every window with rows that the watermark has passed since the last batch."""
+        query = run.query
+        if not query.facts().emits_at_sweep:
+            return []
+        swept = []
+        for window in query.windows:
+            end = window.next_end(max(run.applied_event_ts, self._start_wall_ts))
+            while end <= run.watermark_event_ts:
+                end_s = end - self._start_wall_ts
+                rows = query.rows_before(end_s) - query.rows_before(end_s - window.size_s)
+                if rows:
+                    swept.append((end, rows))
+                end = window.next_end(end)
+        return sorted(swept)
+
+    def _finish(self, run: _Run) -> None:
+        now = self.clock.now()
+        if run.batch is None:
+            run.awaited = False
+        else:
+            batch = replace(run.batch, ended_wall_ts=now, duration_s=now - run.batch.offsets_wall_ts)
+            run.batches += 1
+            run.unread.append(batch)
+            self.trace.batches.append((run.query.name, batch))
+            for end, rows in run.sweeping:
+                self.trace.emissions.append(Emission(run.query.name, end, now, rows))
+            for seen in batch.inputs:
+                if seen.max_event_ts is not None:
+                    run.watermark_event_ts = max(run.watermark_event_ts, seen.max_event_ts - seen.delay_s)
+            if run.turn is not None:
+                run.turn.batches += 1
+                run.turn.rows += batch.rows
+        if run.turn is not None:
+            run.turn.ended_wall_ts = now
+        self._wait(run)
+
+    def _tell(self, run: _Run) -> QueryReport:
+        facts = None if run.described else run.query.facts()
+        run.described = True
+        batches, run.unread = tuple(run.unread), []
+        return QueryReport(
+            key=run.query.name,
+            alive=run.alive,
+            waiting=run.waiting,
+            wait_no=run.wait_no,
+            since_wall_ts=run.since_wall_ts,
+            next_watermark_event_ts=run.watermark_event_ts,
+            found_data=run.found_data,
+            running_tasks=int(run.batch is not None and not run.waiting and run.query.shows_tasks),
+            awaited=run.awaited,
+            batches=batches,
+            facts=facts,
+        )
+
+
+def steps(engine: Engine, driver: ScriptedDriver, seconds: float) -> Iterator[tuple[Report, Commands]]:
+    """Engine and driver in turns for so many virtual seconds: each report and the engine's answer."""
+    until = driver.clock.now() + seconds
+    commands = Commands(enforce=engine.policy.enforces, wake_after_s=0.01)
+    while driver.clock.now() < until:
+        report = driver.exchange(commands)
+        commands = engine.step(report)
+        if report.gates_open:
+            driver.resync()
+        yield report, commands
+
+
+def run(engine: Engine, driver: ScriptedDriver, seconds: float) -> Trace:
+    """Let an engine schedule a driver's queries for so many virtual seconds."""
+    for _ in steps(engine, driver, seconds):
+        pass
+    return driver.trace
