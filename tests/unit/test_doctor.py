@@ -127,9 +127,7 @@ def test_checkpoints_on_s3_get_advice_that_is_not_applied():
         ),
     ],
 )
-def test_what_only_the_user_can_decide_is_named_and_never_applied(
-    settings: SessionFacts, setting: str, value: str
-):
+def test_what_only_the_user_can_decide_is_named_and_never_applied(settings: SessionFacts, setting: str, value: str):
     finding = only(settings)
     assert (finding.setting, finding.value, finding.safe_to_apply) == (setting, value, False)
 

@@ -65,9 +65,7 @@ def test_java_home_that_is_too_old_is_passed_over_with_a_note(tmp_path: Path, ba
 
 
 @pytest.mark.parametrize("broken", ["absent", "failing", "not_executable", "silent"])
-def test_java_home_that_does_not_run_is_passed_over_with_a_note(
-    tmp_path: Path, bare: dict[str, str], broken: str
-):
+def test_java_home_that_does_not_run_is_passed_over_with_a_note(tmp_path: Path, bare: dict[str, str], broken: str):
     home = tmp_path / "home"
     if broken != "absent":
         make_java(home, 17, status=1 if broken == "failing" else 0)
@@ -89,9 +87,7 @@ def test_java_on_path_is_followed_to_its_home(tmp_path: Path, bare: dict[str, st
     assert choose({**bare, "PATH": str(links)}) == JavaChoice(home, 21, "system")
 
 
-def test_too_old_java_on_path_gives_way_to_one_in_the_search_directories(
-    tmp_path: Path, bare: dict[str, str]
-):
+def test_too_old_java_on_path_gives_way_to_one_in_the_search_directories(tmp_path: Path, bare: dict[str, str]):
     old = make_java(tmp_path / "old", 11)
     new = make_java(tmp_path / "jvm" / "new", 17)
     assert choose({**bare, "PATH": str(old / "bin")}) == JavaChoice(new, 17, "system")
@@ -111,17 +107,13 @@ def test_packaged_java_is_the_last_resort(tmp_path: Path, bare: dict[str, str]):
     assert choose(bare, packaged).home == system
 
 
-def test_java_without_the_vector_module_gets_a_shim_that_drops_only_that_argument(
-    tmp_path: Path, bare: dict[str, str]
-):
+def test_java_without_the_vector_module_gets_a_shim_that_drops_only_that_argument(tmp_path: Path, bare: dict[str, str]):
     packaged = make_java(tmp_path / "it's a $HOME", 21, modules="java.base java.se")
     choice = choose(bare, packaged)
     assert choice.home.parent == tmp_path / "cache" / "slackwater"
     assert "shim" in choice.note
     arguments = ["-Xmx1g", f"--add-modules={VECTOR_MODULE}", "--add-modules=java.se", "a b", "", '"$x"']
-    said = subprocess.run(
-        [choice.home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
-    )
+    said = subprocess.run([choice.home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert said.stdout.splitlines() == ["<-Xmx1g>", "<--add-modules=java.se>", "<a b>", "<>", '<"$x">']
 
 

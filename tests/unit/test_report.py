@@ -70,9 +70,7 @@ def test_report_writes_page_and_each_picture_as_png_and_svg(tmp_path):
     paths = write_report([many, few], tmp_path / "new" / "out")
     stems = ("summary", "latency-cdf", "cost", "batches")
     expected = {*stems, *(f"{stem}-8q" for stem in stems), "latency-by-queries"}
-    assert {path.name for path in paths.pictures} == {
-        f"{stem}.{kind}" for stem in expected for kind in ("png", "svg")
-    }
+    assert {path.name for path in paths.pictures} == {f"{stem}.{kind}" for stem in expected for kind in ("png", "svg")}
     for path in paths.pictures:
         if path.suffix == ".png":
             assert path.read_bytes().startswith(b"\x89PNG")
@@ -215,9 +213,7 @@ def test_missing_file_is_refused(tmp_path):
 
 
 def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
-    for name in [
-        name for name in sys.modules if name.startswith("matplotlib") or name == "slackwater.bench.plots"
-    ]:
+    for name in [name for name in sys.modules if name.startswith("matplotlib") or name == "slackwater.bench.plots"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("slackwater.bench.plots", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -93,12 +93,8 @@ def test_windows_are_due_when_their_deadline_lies_in_the_span(phase_ms, length_m
 def test_a_deadline_is_ingestible_when_the_second_of_its_first_view_is_over(deadline_after_ms, rate):
     query = spec(rate=rate)
     deadline_ms = CREATION_MS + deadline_after_ms
-    first = next(
-        place for place, (at, _, kind) in enumerate(events(query, 100)) if at >= deadline_ms and kind == 0
-    )
-    assert YsbOracle(query, CREATION_MS).ingestible_ms(deadline_ms) == CREATION_MS + 1000 * (
-        first // rate + 1
-    )
+    first = next(place for place, (at, _, kind) in enumerate(events(query, 100)) if at >= deadline_ms and kind == 0)
+    assert YsbOracle(query, CREATION_MS).ingestible_ms(deadline_ms) == CREATION_MS + 1000 * (first // rate + 1)
 
 
 @pytest.mark.parametrize("rate", [1, 100, 1000, 2000, 5000, 10_000, 20_000, 100_000])

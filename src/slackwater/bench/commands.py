@@ -230,8 +230,8 @@ def _runs_table(result: BenchResult) -> Table:
     if len(result.seeds) > 1:
         table.add_column("seed", justify="right")
     for heading in (
-        *("mean", "p50", "p90", "p99", "max", "propagation", "cores", "batches/s"),
-        *("out/due", "wrong", "steady", "decide\np99 ms", "overhead\n%"),
+        *("mean", "p50", "p90", "p99", "max", "propa-\ngation", "cores", "batches\n/s"),
+        *("out\n/due", "wrong", "steady", "decide\np99 ms", "over-\nhead %"),
     ):
         table.add_column(heading, justify="right")
     for run in result.runs:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
+from slackwater.core.model import Knob
 from slackwater.errors import ConfigurationError, unknown_name
 from slackwater.workloads.base import Phases  # noqa: TC001  # msgspec reads the annotations
 from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # msgspec
@@ -92,8 +93,8 @@ class Contender:
     kind: ContenderKind
     interval_s: float | None = None
     staggered: bool = False
-    policy: str | None = None
-    knob: str = "balanced"
+    policy: str = ""  # Slackwater's; empty for Spark's own
+    knob: Knob = "balanced"
 
     def interval_ms(self, index: int, count: int) -> int | None:
         """The fixed trigger of query `index`, or None: as soon as possible, or as the scheduler says."""
@@ -104,7 +105,6 @@ class Contender:
 
 
 _FIXED = re.compile(r"spark-(every|staggered)-(\d+(?:\.\d+)?)s")
-_KNOBS = ("cost", "balanced", "latency")
 
 
 def contender(name: str) -> Contender:
@@ -129,9 +129,10 @@ def _slackwater(name: str) -> Contender:
     if policy not in ours:
         spark = ["spark-fifo", "spark-fair", "spark-every-5s", "spark-staggered-5s", TUNED]
         raise unknown_name("policy", policy, [*spark, *ours])
-    if knob and knob not in _KNOBS:
-        raise unknown_name(f"knob in {name!r}", knob, _KNOBS)
-    return Contender(name, "slackwater", policy=policy, knob=knob or "balanced")
+    for known in get_args(Knob):
+        if (knob or "balanced") == known:
+            return Contender(name, "slackwater", policy=policy, knob=known)
+    raise unknown_name(f"knob in {name!r}", knob, get_args(Knob))
 
 
 def staggered_name(interval_s: float) -> str:

@@ -23,7 +23,8 @@ log = logging.getLogger("slackwater")
 
 _SHORTEST_WAKE_S = 0.01
 _LONGEST_WAKE_S = 0.5
-_SWEEP_FIRST = -1e9
+_SWEEP_FIRST = -1e4
+_CLASS_STEP = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Engine:
         self._troubled = False
         self._views: tuple[QueryView, ...] = ()
         self._reasons: dict[str, str] = {}
+        self._planned: set[str] = set()
 
     # ---- what others may ask ----------------------------------------------------------------------------------
 
@@ -132,6 +134,7 @@ class Engine:
             if not seen.alive:
                 del self._queries[seen.key]
                 self._reasons.pop(seen.key, None)
+                self._planned.discard(seen.key)
 
     def _advance_turns(self, report: Report, grants: list[Grant]) -> None:
         """A query back at its gate has finished a granted batch: sweep now if that emits, else its turn is over."""
@@ -199,7 +202,12 @@ class Engine:
                 wanted.append((order, view, choice.reason))
         if not self.policy.enforces:
             return wake
-        for order, view, reason in sorted(wanted, key=lambda item: item[0])[:free]:
+        wanted.sort(key=lambda item: item[0])
+        for _, view, reason in wanted:
+            if view.key not in self._planned:
+                self._planned.add(view.key)
+                self.history.add(now, "planned", view.key, f"a turn: {reason}")
+        for order, view, reason in wanted[:free]:
             chosen = choices.get(view.key)
             sweep = chosen.sweep if chosen is not None and order[0] == 2 else True
             self._grant(self._queries[view.key], Stage.DATA, now, reason, grants, sweep=sweep)
@@ -221,20 +229,23 @@ class Engine:
         key = state.facts.key
         rows = state.backlog_rows(now)
         expected = state.cost.sweep_s if stage is Stage.SWEEP else state.cost.batch_s(rows)
-        aim = state.next_window_end() if stage is Stage.DATA and not state.sweep_pending else None
+        due = stage is Stage.DATA and not state.sweep_pending and state.view(now).swm_sure_wall_ts <= now
+        aim = state.next_window_end() if due else None
         state.begin_turn(Turn(stage, now, seen.wait_no, expected, sweep, aim))
         grants.append(Grant(key, seen.wait_no, stage, reason))
         self._reasons[key] = reason
+        self._planned.discard(key)
         self.history.add(now, "requested", key, f"{stage}: {reason}")
 
     def _urgencies(self, choices: dict[str, Choice]) -> dict[str, float]:
-        """For tasks of running batches: a sweep before everything, then as the policy says."""
+        """For tasks of running batches: by class, sweeps first, then as the policy says."""
         out: dict[str, float] = {}
         for key, state in self._queries.items():
             choice = choices.get(key)
             urgency = choice.urgency if choice is not None else 0.0
             sweeping = state.turn is not None and state.turn.stage is Stage.SWEEP
-            out[key] = urgency + (_SWEEP_FIRST if sweeping else 0.0)
+            base = state.facts.options.priority_class * _CLASS_STEP + (_SWEEP_FIRST if sweeping else 0.0)
+            out[key] = base + max(-_CLASS_STEP / 2, min(_CLASS_STEP / 2, urgency))
         return out
 
 

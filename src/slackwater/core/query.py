@@ -17,7 +17,7 @@ _NEVER_EVENT_TS = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The batches granted together. `aim_event_ts` is the event time that the data batch was sent to find."""
+    """The batches granted together. `aim_event_ts` is the window end that the turn was granted to sweep, if any."""
 
     stage: Stage
     granted_wall_ts: float
@@ -45,6 +45,7 @@ class QueryState:
         self._target_latency_s = facts.options.target_latency_s or target_latency_s
         self._sigmas = sigmas
         self._inputs: list[SwmEstimator] = [SwmEstimator() for _ in facts.input_delays_s]
+        self._maxima_event_ts = [_NEVER_EVENT_TS for _ in facts.input_delays_s]
         self._fruitless_turns = 0
         self._retry_wall_ts = 0.0
         self._progress_wall_ts = now_wall_ts
@@ -70,10 +71,12 @@ class QueryState:
                 weight = _RATE_SMOOTHING if self.rows_per_s else 1.0
                 self.rows_per_s += weight * (rate - self.rows_per_s)
         # A batch that was admission-limited, or re-run after a restart, says nothing about the stream's lag.
-        if not batch.limited and not (previous is None and batch.batch_id > 0):
-            for estimator, seen in zip(self._inputs, batch.inputs, strict=False):
-                if seen.max_event_ts is not None:
-                    estimator.observe(batch.offsets_wall_ts, seen.max_event_ts)
+        telling = not batch.limited and not (previous is None and batch.batch_id > 0)
+        for index, seen in enumerate(batch.inputs[: len(self._inputs)]):
+            if seen.max_event_ts is not None:
+                self._maxima_event_ts[index] = max(self._maxima_event_ts[index], seen.max_event_ts)
+                if telling:
+                    self._inputs[index].observe(batch.offsets_wall_ts, seen.max_event_ts)
         swept_end = self._swept_end(batch)
         if swept_end is not None:
             self.last_latency_s = batch.ended_wall_ts - swept_end
@@ -118,8 +121,9 @@ class QueryState:
             return batch.rows > 0 or turn.stage is Stage.SWEEP
         reached = self.next_watermark_event_ts >= turn.aim_event_ts
         if not reached:
-            for estimator, delay_s in zip(self._inputs, self.facts.input_delays_s, strict=False):
-                estimator.missed(batch.offsets_wall_ts, turn.aim_event_ts + delay_s)
+            for index, delay_s in enumerate(self.facts.input_delays_s):
+                if self._maxima_event_ts[index] < turn.aim_event_ts + delay_s:
+                    self._inputs[index].missed(batch.offsets_wall_ts, turn.aim_event_ts + delay_s)
         return reached
 
     # ---- knowing ----------------------------------------------------------------------------------------------
