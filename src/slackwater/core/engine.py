@@ -17,6 +17,8 @@ from slackwater.core.query import QueryState, Turn
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from slackwater.core.model import QueryView
 
 log = logging.getLogger("slackwater")
@@ -56,6 +58,14 @@ class EngineSettings:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 < value < math.inf):
                 raise ConfigurationError(f"{name}={value!r}: a positive number of seconds is needed.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Want:
+    order: tuple[int, int, float, str]
+    key: str
+    reason: str
+    sweep: bool = True
 
 
 class Engine:
@@ -107,7 +117,12 @@ class Engine:
         )
         self._views = snapshot.queries
         choices = self._ask(snapshot)
-        wake = self._grant_turns(snapshot, choices, free, grants)
+        for key, choice in choices.items():
+            self._reasons[key] = choice.reason
+        if self.policy.enforces:
+            self._grant_turns(snapshot, choices, free, grants)
+        wakes = [c.wake_wall_ts for c in choices.values() if c.wake_wall_ts is not None and c.wake_wall_ts > now]
+        wake = min(wakes, default=now + _LONGEST_WAKE_S)
         return Commands(
             grants=tuple(grants),
             urgencies=self._urgencies(choices),
@@ -180,38 +195,31 @@ class Engine:
             self._troubled = True
             return _checked(self._fallback.decide(snapshot), snapshot)
 
-    def _grant_turns(self, snapshot: Snapshot, choices: dict[str, Choice], free: int, grants: list[Grant]) -> float:
+    def _grant_turns(self, snapshot: Snapshot, choices: dict[str, Choice], free: int, grants: list[Grant]) -> None:
         now = snapshot.wall_ts
-        wake = now + _LONGEST_WAKE_S
-        wanted: list[tuple[tuple[int, int, float, str], QueryView, str]] = []
+        wanted = sorted(self._wanted(snapshot, choices), key=lambda want: want.order)
+        for want in wanted:
+            if want.key not in self._planned:
+                self._planned.add(want.key)
+                self.history.add(now, "planned", want.key, f"a turn: {want.reason}")
+        for want in wanted[:free]:
+            self._grant(self._queries[want.key], Stage.DATA, now, want.reason, grants, sweep=want.sweep)
+
+    def _wanted(self, snapshot: Snapshot, choices: dict[str, Choice]) -> Iterator[_Want]:
+        """Whoever waited too long, then whoever somebody awaits, then by class as the policy says."""
         for view in snapshot.queries:
             choice = choices.get(view.key)
-            if choice is not None:
-                self._reasons[view.key] = choice.reason
-                if choice.wake_wall_ts is not None and choice.wake_wall_ts > now:
-                    wake = min(wake, choice.wake_wall_ts)
+            waited_s = snapshot.wall_ts - view.last_turn_wall_ts
             if not view.eligible:
                 continue
-            waited = now - view.last_turn_wall_ts
-            if waited > self.settings.max_wait_s:
-                wanted.append(((0, 0, -waited, view.key), view, f"waited {waited:.0f} s, the longest allowed"))
+            if waited_s > self.settings.max_wait_s:
+                reason = f"waited {waited_s:.0f} s, the longest allowed is {self.settings.max_wait_s:.0f} s"
+                yield _Want((0, 0, -waited_s, view.key), view.key, reason)
             elif view.awaited:
-                wanted.append(((1, 0, 0.0, view.key), view, "somebody awaits all its available data"))
+                yield _Want((1, 0, 0.0, view.key), view.key, "somebody awaits all its available data")
             elif choice is not None and choice.start:
                 order = (2, view.priority_class, choice.urgency, view.key)
-                wanted.append((order, view, choice.reason))
-        if not self.policy.enforces:
-            return wake
-        wanted.sort(key=lambda item: item[0])
-        for _, view, reason in wanted:
-            if view.key not in self._planned:
-                self._planned.add(view.key)
-                self.history.add(now, "planned", view.key, f"a turn: {reason}")
-        for order, view, reason in wanted[:free]:
-            chosen = choices.get(view.key)
-            sweep = chosen.sweep if chosen is not None and order[0] == 2 else True
-            self._grant(self._queries[view.key], Stage.DATA, now, reason, grants, sweep=sweep)
-        return wake
+                yield _Want(order, view.key, choice.reason, choice.sweep)
 
     def _grant(
         self,

@@ -484,9 +484,9 @@ public final class SlackwaterGate {
             Reach.set(executor, "intervalMs", Long.valueOf(GATED_INTERVAL_MS));
         }
 
-        /** Under the gate of an earlier attachment (another class of this name) lies the clock that it replaced. */
+        /** Under the gate of an earlier attachment, of a class compiled then, lies the clock that it replaced. */
         static Object sparksOwn(Object clock) throws Exception {
-            while (clock.getClass().getName().equals(Gate.class.getName())) clock = Reach.get(clock, "replacedClock");
+            while (Reach.has(clock, "replacedClock")) clock = Reach.get(clock, "replacedClock");
             return clock;
         }
 

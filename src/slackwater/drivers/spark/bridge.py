@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from slackwater.drivers.spark import wire
 from slackwater.errors import AttachError
@@ -67,12 +68,14 @@ class SparkBridge:
 
 
 def _compile(spark: Any) -> Any:
+    """Under a name of its own each time: py4j remembers methods by their class's name, whatever its loader."""
     jvm = spark._jvm  # noqa: SLF001
-    source = files(__package__).joinpath(_SOURCE).read_text("utf-8")
+    name = f"{_CLASS}_{uuid4().hex[:8]}"
+    source = files(__package__).joinpath(_SOURCE).read_text("utf-8").replace(_CLASS, name)
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(source)
-    return compiler.getClassLoader().loadClass(_CLASS)
+    return compiler.getClassLoader().loadClass(name)
 
 
 def _first_line(error: Exception) -> str:
