@@ -17,6 +17,7 @@ from slackwater.bench.measure import (
     distribution,
     interval,
     is_steady,
+    longest_stall_s,
     mean_lag_ms,
     measure_query,
     summarise,
@@ -134,6 +135,15 @@ def test_a_run_that_falls_behind_is_not_steady():
 def test_a_run_in_which_one_query_had_no_watermark_yet_is_not_steady():
     assert not is_steady([rhythm(300, 900), [batch(1000, watermark_ms=0)]], 60_000, 10_000, 0.15)
     assert mean_lag_ms([[]], 0, 10) is None
+
+
+def test_a_scheduler_that_stops_deciding_in_mid_span_is_seen_to_stall():
+    alive = [(at_ms, at_ms // 500) for at_ms in range(0, 30_000, 1000)]
+    dead = [(at_ms, min(at_ms, 14_000) // 500) for at_ms in range(0, 30_000, 1000)]
+    assert longest_stall_s(alive, 10_000, 20_000) == 1.0
+    assert longest_stall_s(dead, 10_000, 20_000) == 6.0
+    assert longest_stall_s([(0, 4), (10_000, 4)], 10_000, 20_000) == 10.0
+    assert longest_stall_s([], 10_000, 20_000) == 10.0
 
 
 def test_percentiles_name_their_count_and_are_absent_without_samples():

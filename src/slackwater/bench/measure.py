@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -170,6 +170,13 @@ def mean_lag_ms(queries: Sequence[Sequence[Batch]], from_ms: int, to_ms: int) ->
                 return None
             lags.append(at_ms - known[-1])
     return float(np.mean(lags)) if lags else None
+
+
+def longest_stall_s(samples: Sequence[tuple[int, int]], from_ms: int, to_ms: int) -> float:
+    """The longest time in [from_ms, to_ms) in which a counter, sampled as (wall ms, value), stood still."""
+    changed = [at_ms for (_, before), (at_ms, now) in pairwise(samples) if now != before]
+    marks = [from_ms, *(at_ms for at_ms in changed if from_ms < at_ms < to_ms), to_ms]
+    return max(after - before for before, after in pairwise(marks)) / 1000
 
 
 def distribution(values: Sequence[float]) -> Distribution:

@@ -33,6 +33,7 @@ class RunSettings:
     steady_tolerance: float = 0.15
     drain_s: float | None = None  # None: two windows
     grace_s: float = 120.0
+    stall_max_s: float = 5.0  # a scheduler silent for longer was not the one that scheduled
     recent_progress: int = 100_000
 
 
@@ -175,7 +176,9 @@ class Heap:
 class SchedulerCost:
     decision_ms_p99: float | None = None
     overhead_pct: float | None = None
-    decisions: int | None = None
+    decisions: int | None = None  # within the span
+    stalled_s: float | None = None  # longest time in the span without a decision
+    gates_opened: int | None = None  # how often the JVM side gave up on the scheduler in the span
 
 
 @dataclass(frozen=True)
@@ -217,6 +220,7 @@ class RunResult:
     backlog: Backlog
     per_query: list[QueryResult]
     latencies_s: list[float]
+    warnings: list[str] = field(default_factory=list)  # what Slackwater logged
     sweep_of: str | None = None
     chosen: str | None = None
 

@@ -12,6 +12,7 @@ What is under way goes to stderr, one JSON object a line.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from slackwater.bench.measure import (
     batches_of,
     distribution,
     is_steady,
+    longest_stall_s,
     mean_lag_ms,
     measure_query,
     swept,
@@ -72,6 +74,8 @@ class _Snapshot:
     wall_ms: int
     cpu_s: float
     scheduler_cpu_s: float
+    decisions: int
+    gates_opened: int
 
 
 def workload_of(spec: RunSpec) -> tuple[Workload, list[QuerySpec]]:
@@ -97,11 +101,27 @@ def run(spec: RunSpec) -> WorkerResult:
         _report("spark")
         spark = _session(spec, chosen, scratch, gc_log)
         cleanup.callback(spark.stop)
+        warnings = _Warnings()
+        logging.getLogger("slackwater").addHandler(warnings)
+        cleanup.callback(logging.getLogger("slackwater").removeHandler, warnings)
         handle = _attached(spark, chosen, cleanup)
         sampler = HeapSampler(spark.sparkContext._jvm)  # noqa: SLF001  # PySpark has no public way to the JVM
         sampler.start()
         cleanup.callback(sampler.stop)
-        return _Run(spec, chosen, spark, handle, sampler, gc_log, scratch).result()
+        return _Run(spec, chosen, spark, handle, sampler, gc_log, scratch, warnings.texts).result()
+
+
+class _Warnings(logging.Handler):
+    """Keeps what Slackwater warns of: it never fails a query, so the log is where trouble shows."""
+
+    def __init__(self, limit: int = 20) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+        self._limit = limit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.texts) < self._limit:
+            self.texts.append(record.getMessage())
 
 
 class _Run:
@@ -114,6 +134,7 @@ class _Run:
         sampler: HeapSampler,
         gc_log: Path,
         scratch: Path,
+        warnings: list[str],
     ) -> None:
         self.spec = spec
         self.contender = chosen
@@ -125,6 +146,8 @@ class _Run:
         self.scratch = scratch
         self.workload, self.queries = workload_of(spec)
         self.running: list[RunningQuery] = []
+        self.decisions: list[tuple[int, int]] = []
+        self.warnings = warnings
 
     def result(self) -> WorkerResult:
         self._start_all()
@@ -254,23 +277,39 @@ class _Run:
                 for running, outcome in zip(self.running, outcomes, strict=True)
             ],
             latencies_s=sorted(latencies_s),
+            warnings=self.warnings,
         )
 
     def _scheduler_cost(self, first: _Snapshot, last: _Snapshot) -> SchedulerCost:
         if self.handle is None:
             return SchedulerCost()
         stats = self.handle.stats()
+        stalled_s = longest_stall_s(self.decisions, first.wall_ms, last.wall_ms)
+        if stalled_s > min(self.spec.settings.stall_max_s, self.spec.seconds / 2):
+            # Slackwater fails open, so everything else looks fine: these would be plain Spark's figures.
+            raise SlackwaterError(
+                f"the scheduler made no decision for {stalled_s:.1f} s of the measured span, so this run was not "
+                f"{self.spec.policy}'s. It logged: {'; '.join(self.warnings) or 'nothing'}"
+            )
         used_s = last.cpu_s - first.cpu_s
         share = (last.scheduler_cpu_s - first.scheduler_cpu_s) / used_s if used_s > 0 else 0.0
         return SchedulerCost(
             decision_ms_p99=round(stats.decision_ms_p99, 4),
             overhead_pct=round(100 * share, 3),
-            decisions=stats.decisions,
+            decisions=last.decisions - first.decisions,
+            stalled_s=stalled_s,
+            gates_opened=last.gates_opened - first.gates_opened,
         )
 
     def _snapshot(self) -> _Snapshot:
-        scheduler_cpu_s = 0.0 if self.handle is None else float(self.handle.stats().cpu_s)
-        return _Snapshot(wall_ms=_now_ms(), cpu_s=tree_cpu_s(), scheduler_cpu_s=scheduler_cpu_s)
+        stats = None if self.handle is None else self.handle.stats()
+        return _Snapshot(
+            wall_ms=_now_ms(),
+            cpu_s=tree_cpu_s(),
+            scheduler_cpu_s=stats.cpu_s if stats else 0.0,
+            decisions=stats.decisions if stats else 0,
+            gates_opened=stats.gates_opened if stats else 0,
+        )
 
     def _batches(self, running: RunningQuery) -> list[Batch]:
         """A query's batches by its own progress reports, in two calls to the JVM.
@@ -292,7 +331,9 @@ class _Run:
         """Sleep until `until_s` after `began`, saying now and then how far it is."""
         while (left_s := began + until_s - time.monotonic()) > 0:
             _report(state, s=round(time.monotonic() - began), of_s=of_s)
-            time.sleep(min(left_s, 2.0))
+            if self.handle is not None:
+                self.decisions.append((_now_ms(), self.handle.stats().decisions))
+            time.sleep(min(left_s, 1.0))
         self._check_alive()
 
     def _check_alive(self) -> None:
