@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_POLICIES = "spark-fair,spark-tuned,round-robin,klink"
 DEFAULT_SWEEP = "2,3,4,5,6,8"
 ABSENT = "-"
+_LOG_WIDTH = 140
 REPORT_WIDTH = 120
 
 

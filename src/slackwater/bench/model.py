@@ -35,6 +35,7 @@ class RunSettings:
     grace_s: float = 120.0
     stall_max_s: float = 5.0  # a scheduler silent for longer was not the one that scheduled
     recent_progress: int = 100_000
+    live: bool = False  # say every second where each query stands
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,8 @@ from slackwater.bench.model import (
     WorkerResult,
     contender,
 )
+from slackwater.drivers.spark.doctor import checkpoint_manager_class
+from slackwater.drivers.spark.java import ensure_java
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.workloads import ysb
 from slackwater.workloads.base import emitted_rows, start_query
@@ -60,11 +62,7 @@ if TYPE_CHECKING:
     from slackwater.bench.measure import Batch
     from slackwater.workloads.base import QuerySpec, RunningQuery, Workload
 
-# The package moved within the 4.x line.
-_FILE_MANAGERS = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
-)
+_LIVE_BATCHES = 12
 
 
 @dataclass(frozen=True)
@@ -336,6 +334,30 @@ class _Run:
             time.sleep(min(left_s, 1.0))
         self._check_alive()
 
+    def _live_rows(self) -> list[dict[str, Any]]:
+        """Where each query stands: the scheduler's word on state and slack, Spark's own on the rest."""
+        said = {status.name: status for status in self.handle.status()} if self.handle is not None else {}
+        return [self._live_row(running, said.get(running.spec.name)) for running in self.running]
+
+    def _live_row(self, running: RunningQuery, said: Any) -> dict[str, Any]:
+        spec = running.spec
+        batches = self._batches(running)[-_LIVE_BATCHES:]
+        moved = [b for b in batches if b.watermark_ms]
+        latency_s = None
+        for before, after in pairwise(moved):
+            end_ms = _next_end_ms(spec, before.watermark_ms or 0)
+            if end_ms <= (after.watermark_ms or 0):
+                latency_s = (after.committed_ms - end_ms) / 1000
+        watermark_ms = moved[-1].watermark_ms if moved else None
+        return {
+            "name": spec.name,
+            "state": said.stage if said is not None else "as soon as possible",
+            "slack_s": said.slack_s if said is not None else None,
+            "watermark_lag_s": None if watermark_ms is None else (_now_ms() - watermark_ms) / 1000,
+            "latency_s": latency_s,
+            "batches": len(self._batches(running)),
+        }
+
     def _check_alive(self) -> None:
         for running in self.running:
             if not running.stream.isActive:
@@ -345,6 +367,7 @@ class _Run:
 def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415  # a spec must be readable without Spark
 
+    ensure_java()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = spec.settings
     config = {
@@ -374,19 +397,12 @@ def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> S
 
 
 def _file_manager(spark: SparkSession) -> str:
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
-
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
-    for name in _FILE_MANAGERS:
-        try:
-            jvm.java.lang.Class.forName(name)
-        except Py4JJavaError:
-            continue
-        return name
-    raise SlackwaterError(
-        f"Spark {spark.version} has none of the checkpoint file managers {', '.join(_FILE_MANAGERS)}; "
-        "every run needs the same one."
-    )
+    name = checkpoint_manager_class(spark)
+    if name is None:
+        raise SlackwaterError(
+            f"Spark {spark.version} has no FileSystemBasedCheckpointFileManager; every run needs the same one."
+        )
+    return name
 
 
 def _attached(spark: SparkSession, chosen: Contender, cleanup: ExitStack) -> Any:
@@ -403,6 +419,11 @@ def _last_end_ms(spec: QuerySpec, to_ms: int) -> int:
     return spec.phase_ms + (to_ms - 1 - base) // spec.window_ms * spec.window_ms
 
 
+def _next_end_ms(spec: QuerySpec, watermark_ms: int) -> int:
+    """The first window end after a watermark."""
+    return spec.phase_ms + ((watermark_ms - spec.phase_ms) // spec.window_ms + 1) * spec.window_ms
+
+
 def _lag_s(queries: Sequence[Sequence[Batch]], at_ms: int) -> float | None:
     lag_ms = mean_lag_ms(queries, at_ms, at_ms)
     return None if lag_ms is None else round(lag_ms / 1000, 3)
@@ -412,7 +433,7 @@ def _now_ms() -> int:
     return round(time.time() * 1000)
 
 
-def _report(state: str, **facts: float) -> None:
+def _report(state: str, **facts: Any) -> None:
     print(json.dumps({"state": state, **facts}), file=sys.stderr, flush=True)
 
 

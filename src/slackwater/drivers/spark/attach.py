@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("slackwater")
 
 _ATTACHED_PROPERTY = "slackwater.attached."
+_TAKING_CHARGE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,10 @@ class Handle:
         self._cpu_s = 0.0
         self._told: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
+        self._in_charge = threading.Event()
         self._thread.start()
+        # So that the first batch of a query started next is scheduled as well.
+        self._in_charge.wait(timeout=_TAKING_CHARGE_S)
 
     @property
     def policy(self) -> str:
@@ -196,6 +200,7 @@ class Handle:
                 self._decisions += 1
                 if report.gates_open:
                     self._bridge.resync()
+                self._in_charge.set()
                 self._tell_notes()
                 self._cpu_s = time.thread_time() - cpu_before
                 troubles = 0

@@ -81,7 +81,7 @@ class _Query(msgspec.Struct):
     tasks: int = 0
     awaited: bool = False
     batches: list[_Batch] = msgspec.field(default_factory=list)
-    about: msgspec.Raw | None = None
+    about: msgspec.Raw = msgspec.Raw()  # noqa: RUF009 - immutable; empty: not told this time
 
 
 class JvmReport(msgspec.Struct):
@@ -138,7 +138,7 @@ def _query(query: _Query, options: dict[str, QueryOptions]) -> QueryReport:
         running_tasks=query.tasks,
         awaited=query.awaited,
         batches=tuple(report for batch in query.batches if (report := _batch(query.run, batch)) is not None),
-        facts=_facts(query.run, query.about, options) if query.about is not None else None,
+        facts=_facts(query.run, query.about, options) if query.about else None,
     )
 
 
