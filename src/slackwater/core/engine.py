@@ -25,8 +25,10 @@ log = logging.getLogger("slackwater")
 
 _SHORTEST_WAKE_S = 0.01
 _LONGEST_WAKE_S = 0.5
-_SWEEP_FIRST = -1e4
 _CLASS_STEP = 1e6
+_URGENCY_LIMIT = 1e5
+_SWEEP_FIRST = -2.5e5
+_TROUBLE_SILENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Engine:
         self._queries: dict[str, QueryState] = {}
         self._sigmas = _normal_quantile(self.settings.confidence)
         self._troubled = False
+        self._told_wall_ts = -math.inf
         self._views: tuple[QueryView, ...] = ()
         self._reasons: dict[str, str] = {}
         self._planned: set[str] = set()
@@ -121,14 +124,22 @@ class Engine:
             self._reasons[key] = choice.reason
         if self.policy.enforces:
             self._grant_turns(snapshot, choices, free, grants)
-        wakes = [c.wake_wall_ts for c in choices.values() if c.wake_wall_ts is not None and c.wake_wall_ts > now]
-        wake = min(wakes, default=now + _LONGEST_WAKE_S)
+        wake = min((ts for ts in self._wake_times(choices) if ts > now), default=now + _LONGEST_WAKE_S)
         return Commands(
             grants=tuple(grants),
             urgencies=self._urgencies(choices),
             enforce=self.policy.enforces,
             wake_after_s=min(_LONGEST_WAKE_S, max(_SHORTEST_WAKE_S, wake - now)),
         )
+
+    def _wake_times(self, choices: dict[str, Choice]) -> Iterator[float]:
+        for choice in choices.values():
+            if choice.wake_wall_ts is not None:
+                yield choice.wake_wall_ts
+        for state in self._queries.values():
+            if state.turn is None:
+                yield state.eligible_from_wall_ts()
+                yield state.last_turn_wall_ts + self.settings.max_wait_s + _SHORTEST_WAKE_S
 
     def _observe(self, report: Report) -> None:
         now = report.wall_ts
@@ -156,6 +167,8 @@ class Engine:
         now = report.wall_ts
         for state in self._queries.values():
             turn, seen = state.turn, state.report
+            if state.lost_grant(now):
+                state.drop_turn()
             if turn is None or seen is None or not seen.waiting or seen.wait_no <= turn.wait_no:
                 continue
             if turn.stage is Stage.DATA and turn.sweep and state.sweep_pending and not report.gates_open:
@@ -183,6 +196,9 @@ class Engine:
         except Exception as error:
             if not self._troubled:
                 self.history.add(snapshot.wall_ts, "trouble", "", f"{type(error).__name__}: {error}")
+            self._troubled = True
+            if snapshot.wall_ts - self._told_wall_ts > _TROUBLE_SILENCE_S:
+                self._told_wall_ts = snapshot.wall_ts
                 story = "\n".join(f"  {e.kind}: {e.key} {e.what}" for e in self.history.recent(limit=10))
                 log.warning(
                     "policy %r failed (%s: %s); %r decides until it recovers. What led there:\n%s",
@@ -192,7 +208,6 @@ class Engine:
                     self._fallback.name,
                     story,
                 )
-            self._troubled = True
             return _checked(self._fallback.decide(snapshot), snapshot)
 
     def _grant_turns(self, snapshot: Snapshot, choices: dict[str, Choice], free: int, grants: list[Grant]) -> None:
@@ -253,7 +268,7 @@ class Engine:
             urgency = choice.urgency if choice is not None else 0.0
             sweeping = state.turn is not None and state.turn.stage is Stage.SWEEP
             base = state.facts.options.priority_class * _CLASS_STEP + (_SWEEP_FIRST if sweeping else 0.0)
-            out[key] = base + max(-_CLASS_STEP / 2, min(_CLASS_STEP / 2, urgency))
+            out[key] = base + max(-_URGENCY_LIMIT, min(_URGENCY_LIMIT, urgency))
         return out
 
 
@@ -269,6 +284,8 @@ def _checked(choices: list[Choice], snapshot: Snapshot) -> dict[str, Choice]:
             raise ValueError(f"the policy named query {choice.key!r} twice")
         if not math.isfinite(choice.urgency):
             raise ValueError(f"the policy gave query {choice.key!r} the urgency {choice.urgency!r}")
+        if choice.wake_wall_ts is not None and not math.isfinite(choice.wake_wall_ts):
+            raise ValueError(f"the policy wants to wake for query {choice.key!r} at {choice.wake_wall_ts!r}")
         out[choice.key] = choice
     return out
 

@@ -9,9 +9,10 @@ from slackwater.core.cost import CostModel
 from slackwater.core.model import BatchReport, QueryFacts, QueryReport, QueryView, Stage
 from slackwater.core.swm import Arrival, SwmEstimator
 
-_RATE_SMOOTHING = 0.3
+_RATE_MEMORY_S = 20.0
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
+_LOST_GRANT_S = 1.0
 _NEVER_EVENT_TS = 0.0
 
 
@@ -35,13 +36,13 @@ class QueryState:
         self.cost = CostModel()
         self.turn: Turn | None = None
         self.report: QueryReport | None = None
-        self.last_turn_wall_ts = now_wall_ts
+        self.last_turn_wall_ts = now_wall_ts - 0.001  # a hair before, so that a first turn counts as later
+        self.turns = 0
         self.last_batch: BatchReport | None = None
         self.rows_per_s = 0.0
         self.last_latency_s: float | None = None
         self.batches_seen = 0
         self.tasks_seen_wall_ts = now_wall_ts
-        self._first_seen_wall_ts = now_wall_ts
         self._target_latency_s = facts.options.target_latency_s or target_latency_s
         self._sigmas = sigmas
         self._inputs: list[SwmEstimator] = [SwmEstimator() for _ in facts.input_delays_s]
@@ -67,9 +68,9 @@ class QueryState:
         if previous is not None:
             span_s = batch.offsets_wall_ts - previous.offsets_wall_ts
             if span_s > 0:
-                rate = batch.rows / span_s
-                weight = _RATE_SMOOTHING if self.rows_per_s else 1.0
-                self.rows_per_s += weight * (rate - self.rows_per_s)
+                # By the span it covers: a sweep right behind its data batch says little about the rate.
+                weight = 1 - math.exp(-span_s / _RATE_MEMORY_S) if self.rows_per_s else 1.0
+                self.rows_per_s += weight * (batch.rows / span_s - self.rows_per_s)
         # A batch that was admission-limited, or re-run after a restart, says nothing about the stream's lag.
         telling = not batch.limited and not (previous is None and batch.batch_id > 0)
         for index, seen in enumerate(batch.inputs[: len(self._inputs)]):
@@ -95,7 +96,22 @@ class QueryState:
     def begin_turn(self, turn: Turn) -> None:
         self.turn = turn
         if turn.stage is Stage.DATA:
+            self.turns += 1
             self.last_turn_wall_ts = turn.granted_wall_ts
+
+    def lost_grant(self, now_wall_ts: float) -> bool:
+        """A grant that never arrived: the query waits on with the number that it was granted."""
+        turn, seen = self.turn, self.report
+        return (
+            turn is not None
+            and seen is not None
+            and seen.waiting
+            and seen.wait_no == turn.wait_no
+            and now_wall_ts - turn.granted_wall_ts > _LOST_GRANT_S
+        )
+
+    def drop_turn(self) -> None:
+        self.turn = None
 
     def end_turn(self, now_wall_ts: float) -> None:
         """The granted batches are over: did they find what they were sent for?"""
@@ -121,8 +137,9 @@ class QueryState:
             return batch.rows > 0 or turn.stage is Stage.SWEEP
         reached = self.next_watermark_event_ts >= turn.aim_event_ts
         if not reached:
-            for index, delay_s in enumerate(self.facts.input_delays_s):
-                if self._maxima_event_ts[index] < turn.aim_event_ts + delay_s:
+            # Rows came, but not far enough: the estimate was early. No rows at all is a silent source.
+            for index, (delay_s, seen) in enumerate(zip(self.facts.input_delays_s, batch.inputs, strict=False)):
+                if seen.rows > 0 and self._maxima_event_ts[index] < turn.aim_event_ts + delay_s:
                     self._inputs[index].missed(batch.offsets_wall_ts, turn.aim_event_ts + delay_s)
         return reached
 
@@ -172,10 +189,11 @@ class QueryState:
         grown = self.rows_per_s * max(0.0, now_wall_ts - self._progress_wall_ts)
         return (known or 0) + grown
 
-    def spaced(self, now_wall_ts: float) -> bool:
-        """The user's own trigger interval is the least spacing between turns."""
-        first = self.last_turn_wall_ts <= self._first_seen_wall_ts and self.batches_seen == 0
-        return first or now_wall_ts >= self.last_turn_wall_ts + self.facts.min_interval_s
+    def eligible_from_wall_ts(self) -> float:
+        """The user's own trigger interval is the least spacing between turns; fruitless turns back off."""
+        spaced = self.last_turn_wall_ts + self.facts.min_interval_s if self.turns else 0.0
+        awaited = self.report is not None and self.report.awaited
+        return max(spaced, 0.0 if awaited or self.sweep_pending else self._retry_wall_ts)
 
     def view(self, now_wall_ts: float) -> QueryView:
         report = self.report
@@ -196,7 +214,7 @@ class QueryState:
             key=self.facts.key,
             name=self.facts.name,
             stage=self.stage,
-            eligible=waiting and self.facts.gated and self.spaced(now_wall_ts) and now_wall_ts >= retry,
+            eligible=waiting and self.facts.gated and now_wall_ts >= self.eligible_from_wall_ts(),
             waiting_since_wall_ts=report.since_wall_ts if report else now_wall_ts,
             last_turn_wall_ts=self.last_turn_wall_ts,
             window_end_event_ts=end,

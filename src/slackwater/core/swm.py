@@ -11,8 +11,8 @@ The variance is that of a new observation: the paper's Eq. 6 is that of a mean a
 
 Sources that let rows arrive in clumps (a file a minute, a rate source's whole seconds, a producer's linger) get a
 sharper answer: maxima that differ by multiples of one step say exactly which clump brings the deadline, and what
-is left to learn is how long after its last event a clump can be read. The scheduler sees that only from above (a
-batch that found the clump there), so the estimate moves down by halves until a batch comes too early.
+is left to learn is how long after its last event a clump can be read. That is bisected between a batch that found
+the clump there and one that came too early.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _MIN_STEP_S = 0.2
-_MIN_CLUMP_SAMPLES = 3
+_MIN_CLUMP_SAMPLES = 4
 _FIRST_SIGMA_S = 0.5
+_MARGIN_S = 0.02
+_CLOSE_S = 0.05
+_FORGET = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,11 @@ class _Clumps:
 
     def __init__(self) -> None:
         self._maxima: deque[float] = deque(maxlen=12)
-        self._settle_s = math.inf
-        self._floor_s = 0.0
         self._step_s: float | None = None
+        # How long after its last event a clump can be read: longer than `early`, where a batch missed it, and no
+        # longer than `seen`, where one found it.
+        self._early_s = 0.0
+        self._seen_s = math.inf
 
     def observe(self, offsets_wall_ts: float, max_event_ts: float) -> None:
         if self._maxima and max_event_ts <= self._maxima[-1]:
@@ -103,22 +108,24 @@ class _Clumps:
         self._maxima.append(max_event_ts)
         self._step_s = _common_step(self._maxima)
         if self._step_s is not None:
-            seen_s = max(0.0, (offsets_wall_ts - max_event_ts) % self._step_s)
-            self._settle_s = max(self._floor_s, min(self._settle_s, seen_s / 2))
+            self._seen_s = min(self._seen_s, max(0.0, offsets_wall_ts - max_event_ts))
+            self._early_s = min(self._early_s * _FORGET, self._seen_s)
 
     def missed(self, offsets_wall_ts: float, event_ts: float) -> None:
         clump = self._clump(event_ts)
-        if clump is not None and self._step_s is not None:
-            early_s = offsets_wall_ts - clump
-            if 0 <= early_s < self._step_s:
-                self._floor_s = min(self._step_s, max(self._floor_s, early_s + 0.02))
-                self._settle_s = max(self._settle_s, min(self._step_s, 2 * self._floor_s))
+        if clump is not None and offsets_wall_ts >= clump:
+            self._early_s = max(self._early_s, offsets_wall_ts - clump + _MARGIN_S)
+            if self._early_s >= self._seen_s:
+                self._seen_s = 2 * self._early_s
 
     def arrival(self, event_ts: float) -> Arrival | None:
         clump = self._clump(event_ts)
-        if clump is None or not math.isfinite(self._settle_s):
+        if clump is None or not math.isfinite(self._seen_s):
             return None
-        return Arrival(clump + self._settle_s, max(0.01, self._settle_s / 4))
+        between_s = self._seen_s - self._early_s
+        explore = between_s > max(_CLOSE_S, self._seen_s / 8)
+        settle_s = self._early_s + between_s / 2 if explore else self._seen_s
+        return Arrival(clump + settle_s, max(_MARGIN_S / 2, between_s / 8))
 
     def _clump(self, event_ts: float) -> float | None:
         if self._step_s is None:

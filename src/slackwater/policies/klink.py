@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slackwater.core.model import Knob, QueryView, Snapshot
 
 # Preparing pays when the work that would wait at the watermark exceeds this many fixed costs.
+_MOST_PREPARATIONS = 6
 _PREPARE_ABOVE: dict[str, float] = {"cost": math.inf, "balanced": 2.0, "latency": 0.5}
 
 
@@ -52,10 +53,25 @@ class Klink:
         return Choice(query.key, False, slack, f"waits for a watermark in {sure - now:.1f} s", wake)
 
     def _prepare_at(self, query: QueryView) -> float | None:
-        """When a preparing batch must start to end as the watermark arrives; None where it does not pay."""
-        load = query.row_cost_s * query.rows_per_s
-        waiting_s = query.swm_wall_ts - query.offsets_wall_ts
-        if not query.windowed or load * waiting_s <= _PREPARE_ABOVE[self.knob] * query.batch_cost_s:
+        """When the first preparing batch must start so that the last one ends as the watermark arrives.
+
+        With ρ = b·rate, a batch begun x after the last one takes a + ρ·x, the next one a + ρ·(a + ρ·x), and so on:
+        as many as leave less to do than the knob allows. None where even no preparation does.
+        """
+        if not query.windowed:
             return None
-        start = (query.swm_wall_ts - query.batch_cost_s + load * query.offsets_wall_ts) / (1 + load)
-        return start if start > query.offsets_wall_ts else None
+        rho, a = query.row_cost_s * query.rows_per_s, query.batch_cost_s
+        horizon_s = query.swm_wall_ts - query.offsets_wall_ts
+        allowed_s = _PREPARE_ABOVE[self.knob] * a
+        start_s, left_s = math.inf, rho * horizon_s
+        fixed, slope, fixed_sum, slope_sum = a, rho, 0.0, 0.0
+        for _ in range(_MOST_PREPARATIONS):
+            if left_s <= allowed_s:
+                break
+            fixed_sum, slope_sum = fixed_sum + fixed, slope_sum + slope
+            x = (horizon_s - fixed_sum) / (1 + slope_sum)
+            if x <= 0:
+                break
+            start_s, left_s = x, rho * (fixed + slope * x)
+            fixed, slope = a + rho * fixed, rho * slope
+        return query.offsets_wall_ts + start_s if math.isfinite(start_s) else None

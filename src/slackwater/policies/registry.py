@@ -22,6 +22,8 @@ def known_policies() -> list[str]:
 
 def create(policy: str | Policy, **parameters: object) -> Policy:
     """A policy by name with those parameters that it takes, or the object itself, checked."""
+    if isinstance(policy, type):
+        raise ConfigurationError(f"policy={policy.__name__}: this is a class; give an object, {policy.__name__}().")
     if not isinstance(policy, str):
         if not callable(getattr(policy, "decide", None)) or not isinstance(getattr(policy, "name", None), str):
             raise ConfigurationError(

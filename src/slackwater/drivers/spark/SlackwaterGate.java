@@ -52,7 +52,7 @@ public final class SlackwaterGate {
     static final long WATCHDOG_TICK_MS = 250L;
     static final int MAX_UNREAD_BATCHES = 64;
     static final int MAX_OPERATORS = 100;
-    static final int MAX_EXPRESSION_CHARS = 4000;
+    static final int MAX_EXPRESSION_CHARS = 20000;
 
     private final Object session;
     private final SparkContext context;

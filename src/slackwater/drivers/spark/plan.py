@@ -76,12 +76,17 @@ def facts_of(key: str, about: About, options: dict[str, QueryOptions]) -> QueryF
 
 
 def windows_of(nodes: list[PlanNode]) -> tuple[Window, ...]:
-    found: dict[Window, None] = {}
-    for node in nodes:
-        for text in node.windows if node.streaming else ():
-            window = window_of(text)
-            if window is not None:
-                found[window] = None
+    """The windows whose results leave the query: of windows chained over others, the outermost."""
+    per_node = [
+        [window for text in node.windows if (window := window_of(text)) is not None] if node.streaming else []
+        for node in nodes
+    ]
+
+    def outermost(index: int) -> bool:
+        parent = nodes[index].parent
+        return not 0 <= parent < index or (not per_node[parent] and outermost(parent))
+
+    found = {window: None for index, windows in enumerate(per_node) if outermost(index) for window in windows}
     return tuple(found)
 
 

@@ -81,7 +81,7 @@ class _Query(msgspec.Struct):
     tasks: int = 0
     awaited: bool = False
     batches: list[_Batch] = msgspec.field(default_factory=list)
-    about: msgspec.Raw = msgspec.Raw()  # noqa: RUF009 - immutable; empty: not told this time
+    about: msgspec.Raw = msgspec.Raw()
 
 
 class JvmReport(msgspec.Struct):

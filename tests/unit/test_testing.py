@@ -1,0 +1,156 @@
+"""The stand-in for Spark does what Spark does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from slackwater.core.engine import Engine, EngineSettings
+from slackwater.core.model import Commands, Grant, Report, Stage, Window
+from slackwater.policies.observe import Observe
+from slackwater.policies.registry import create
+from slackwater.policies.round_robin import RoundRobin
+from slackwater.testing import START_WALL_TS as START
+from slackwater.testing import FakeClock, ScriptedDriver, SimulatedQuery, run
+
+
+def _query(name: str = "q", **changes: Any) -> SimulatedQuery:
+    settings: dict[str, Any] = {"windows": (Window(10, 10),), "delay_s": 1.0, "batch_cost_s": 0.5}
+    return SimulatedQuery(name, **(settings | changes))
+
+
+def _let(driver: ScriptedDriver, seconds: float) -> Report:
+    """Nobody is granted anything for so long."""
+    until = driver.clock.now() + seconds
+    report = driver.exchange(Commands(wake_after_s=seconds))
+    while driver.clock.now() < until:
+        report = driver.exchange(Commands(wake_after_s=until - driver.clock.now()))
+    return report
+
+
+def _grant(driver: ScriptedDriver, report: Report, name: str = "q", stage: Stage = Stage.DATA) -> Report:
+    (wait_no,) = [query.wait_no for query in report.queries if query.key == name]
+    return driver.exchange(Commands((Grant(name, wait_no, stage, "test"),), wake_after_s=100.0))
+
+
+def test_a_clock_moves_only_when_told_and_never_back():
+    clock = FakeClock(5.0)
+    clock.advance(2.5)
+    assert clock.now() == 7.5
+    clock.set(9.0)
+    assert clock.now() == 9.0
+    with pytest.raises(ValueError, match="cannot go back"):
+        clock.advance(-1)
+
+
+def test_a_query_waits_at_its_gate_until_it_is_granted():
+    driver = ScriptedDriver([_query()])
+    report = _let(driver, 30)
+    assert report.queries[0].waiting
+    assert report.queries[0].wait_no == 1
+    assert driver.trace.batches == []
+
+
+def test_facts_are_told_once():
+    driver = ScriptedDriver([_query()])
+    first, second = driver.exchange(Commands()), driver.exchange(Commands())
+    assert first.queries[0].facts is not None
+    assert second.queries[0].facts is None
+
+
+def test_a_batch_takes_what_has_arrived_at_its_start_and_lasts_as_long_as_its_rows():
+    driver = ScriptedDriver([_query(rows_per_s=100.0, row_cost_s=0.001)])
+    report = _grant(driver, _let(driver, 20))
+    (batch,) = report.queries[0].batches
+    assert batch.rows == 2000
+    assert batch.offsets_wall_ts == START + 20
+    assert batch.duration_s == pytest.approx(0.5 + 2.0)
+    assert batch.inputs[0].max_event_ts == pytest.approx(START + 19.99)
+
+
+def test_the_watermark_is_applied_and_windows_leave_with_the_next_batch():
+    driver = ScriptedDriver([_query(rows_per_s=100.0, idle_s=((20.0, math.inf),))])
+    report = _grant(driver, _let(driver, 20))
+    assert report.queries[0].batches[0].watermark_event_ts == 0
+    assert report.queries[0].next_watermark_event_ts == pytest.approx(START + 18.99)
+    assert driver.trace.emissions == []
+    report = _grant(driver, report, stage=Stage.SWEEP)
+    assert report.queries[0].batches[0].watermark_event_ts == pytest.approx(START + 18.99)
+    (emission,) = driver.trace.emissions
+    assert (emission.window_end_event_ts, emission.rows) == (START + 10, 1000)
+    assert emission.latency_s == pytest.approx(11.0)
+
+
+def test_a_trigger_without_rows_or_a_moved_watermark_is_no_batch():
+    driver = ScriptedDriver([_query(idle_s=((0.0, math.inf),))])
+    report = _grant(driver, _let(driver, 5))
+    assert report.queries[0].batches == ()
+    assert report.queries[0].wait_no == 2
+    assert not report.queries[0].found_data
+    assert driver.clock.now() < START + 5.1
+
+
+def test_rows_in_clumps_can_be_read_only_when_their_clump_is_over():
+    driver = ScriptedDriver([_query(rows_per_s=100.0, step_s=5.0, lag_s=0.3)])
+    assert _grant(driver, _let(driver, 10.2)).queries[0].batches[0].rows == 500
+    driver = ScriptedDriver([_query(rows_per_s=100.0, step_s=5.0, lag_s=0.3)])
+    assert _grant(driver, _let(driver, 10.4)).queries[0].batches[0].rows == 1000
+
+
+def test_no_rows_come_in_idle_times_and_windows_without_rows_do_not_exist():
+    query = _query(rows_per_s=100.0, idle_s=((10.0, 40.0),))
+    assert query.rows_before(60.0) == 3000
+    assert query.event_s(1000) == 40.0
+    trace = run(Engine(Observe(), RoundRobin()), ScriptedDriver([query]), 65)
+    assert [e.window_end_event_ts - START for e in trace.emissions] == [10.0, 50.0, 60.0]
+
+
+def test_an_admission_limit_leaves_rows_behind():
+    driver = ScriptedDriver([_query(rows_per_s=100.0, max_rows=300)])
+    report = _grant(driver, _let(driver, 10))
+    assert (report.queries[0].batches[0].rows, report.queries[0].batches[0].limited) == (300, True)
+
+
+def test_batches_stretch_when_more_run_than_there_are_cores():
+    def duration_s(cores: int) -> float:
+        driver = ScriptedDriver([_query(name) for name in "abcd"], cores=cores)
+        engine = Engine(create("round-robin"), RoundRobin(), EngineSettings(lanes=4))
+        trace = run(engine, driver, 5)
+        return trace.batches[0][1].duration_s
+
+    assert duration_s(4) == pytest.approx(0.5)
+    assert duration_s(2) == pytest.approx(1.0)
+    assert duration_s(1) == pytest.approx(2.0)
+
+
+def test_a_failed_query_is_told_dead_once_and_then_not_at_all():
+    driver = ScriptedDriver([_query(fails_at_s=3.0)])
+    driver.exchange(Commands())
+    report = driver.exchange(Commands(wake_after_s=60.0))
+    assert report.wall_ts == START + 3.0
+    assert [query.alive for query in report.queries] == [False]
+    assert driver.exchange(Commands()).queries == ()
+
+
+def test_plain_spark_runs_as_soon_as_possible_or_at_multiples_of_the_interval():
+    queries = [_query("asap", batch_cost_s=0.25), _query("every", interval_s=4.0, batch_cost_s=0.25)]
+    trace = run(Engine(Observe(), RoundRobin()), ScriptedDriver(queries), 41)
+    assert len(trace.batches_of("asap")) > 100
+    starts = [batch.offsets_wall_ts - START for batch in trace.batches_of("every")]
+    assert starts == pytest.approx([4.0 * i for i in range(1, 11)])
+    assert trace.turns == []
+
+
+def test_the_same_queries_and_policy_give_the_same_trace():
+    def trace() -> Any:
+        driver = ScriptedDriver([_query(f"q{i}", step_s=1.0, row_cost_s=1e-4) for i in range(5)])
+        return run(Engine(create("klink"), RoundRobin()), driver, 60)
+
+    assert trace() == trace()
+
+
+def test_two_queries_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="different names"):
+        ScriptedDriver([_query("a"), _query("a")])
