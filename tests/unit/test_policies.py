@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.core.engine import Engine, EngineSettings
-from slackwater.core.model import Choice, Policy, QueryOptions, QueryView, Snapshot, Stage, Window
+from slackwater.core.model import Choice, Knob, Policy, QueryOptions, QueryView, Snapshot, Stage, Window
 from slackwater.errors import ConfigurationError
 from slackwater.policies.klink import Klink
 from slackwater.policies.registry import create, describe, known_policies
@@ -424,3 +424,15 @@ def test_klink_learns_a_lag_that_is_longer_than_a_step():
     trace = run(Engine(Klink(), RoundRobin()), ScriptedDriver([query]), 200)
     late = [turn for turn in trace.turns if turn.granted_wall_ts > NOW + 100]
     assert len(late) <= 1.5 * 10
+
+
+def test_under_the_cost_knob_every_other_sweep_rides_with_the_next_windows_data():
+    def batches_and_emissions(knob: Knob) -> tuple[int, int]:
+        query = SimulatedQuery("q", windows=(Window(10, 10),), delay_s=1.0, step_s=1.0)
+        trace = run(Engine(Klink(knob), RoundRobin()), ScriptedDriver([query]), 300)
+        late = [turn for turn in trace.turns if turn.granted_wall_ts > NOW + 100]
+        return sum(turn.batches for turn in late), len([e for e in trace.emissions if e.emitted_wall_ts > NOW + 100])
+
+    balanced, cost = batches_and_emissions("balanced"), batches_and_emissions("cost")
+    assert balanced[1] - 1 <= cost[1] <= balanced[1]
+    assert cost[0] <= 0.8 * balanced[0]

@@ -252,7 +252,7 @@ class Engine:
         key = state.facts.key
         rows = state.backlog_rows(now)
         expected = state.cost.sweep_s if stage is Stage.SWEEP else state.cost.batch_s(rows)
-        due = stage is Stage.DATA and not state.sweep_pending and state.view(now).swm_sure_wall_ts <= now
+        due = stage is Stage.DATA and state.view(now).swm_sure_wall_ts <= now
         aim = state.next_window_end() if due else None
         state.begin_turn(Turn(stage, now, seen.wait_no, expected, sweep, aim))
         grants.append(Grant(key, seen.wait_no, stage, reason))

@@ -160,7 +160,8 @@ class QueryView:
 
     swm_wall_ts is when the watermark that sweeps the next window is expected to be ingestible, swm_sigma_s how
     unsure that is, and swm_sure_wall_ts the same at the configured confidence. For a query without windows these
-    stand for its target: the wall time by which its oldest waiting row should have been taken.
+    stand for its target: the wall time by which its oldest waiting row should have been taken. sweep_pending says that
+    one more batch would emit a window that ended at pending_end_event_ts; window_end_event_ts is the one after it.
     """
 
     key: str
@@ -180,6 +181,8 @@ class QueryView:
     backlog_rows: float
     offsets_wall_ts: float = 0.0
     sweep_pending: bool = False
+    pending_end_event_ts: float | None = None
+    slide_s: float | None = None
     awaited: bool = False
     priority_class: int = 0
     deadline_s: float | None = None

@@ -168,6 +168,9 @@ class QueryState:
         end = self.facts.next_window_end(applied)
         return self.facts.stateful if end is None else end <= following
 
+    def pending_end(self) -> float | None:
+        return self.facts.next_window_end(self.last_batch.watermark_event_ts) if self.last_batch else None
+
     def next_window_end(self) -> float | None:
         if self.next_watermark_event_ts <= _NEVER_EVENT_TS:
             return None
@@ -200,8 +203,8 @@ class QueryState:
         waiting = bool(report and report.waiting and self.turn is None)
         end = self.next_window_end()
         pending = self.sweep_pending and self.turn is None
-        if pending or self.last_batch is None or (self.windowed and end is None):
-            # Something to emit, or nothing known yet: due since it began to wait.
+        if self.last_batch is None or (self.windowed and end is None):
+            # Nothing known yet: due since it began to wait.
             since = report.since_wall_ts if report else now_wall_ts
             arrival = Arrival(since, 0.0)
         elif end is not None:
@@ -209,7 +212,7 @@ class QueryState:
         else:
             arrival = Arrival(self._progress_wall_ts + self._target_latency_s, 0.0)
         sure = arrival.wall_ts + self._sigmas * arrival.sigma_s
-        retry = 0.0 if pending else self._retry_wall_ts
+        retry = self._retry_wall_ts
         return QueryView(
             key=self.facts.key,
             name=self.facts.name,
@@ -223,11 +226,13 @@ class QueryState:
             swm_sure_wall_ts=max(sure, retry),
             batch_cost_s=self.cost.fixed_s,
             row_cost_s=self.cost.row_s,
-            sweep_cost_s=self.cost.sweep_s if self.windowed and not pending else 0.0,
+            sweep_cost_s=self.cost.sweep_s if self.windowed else 0.0,
             rows_per_s=self.rows_per_s,
             backlog_rows=self.backlog_rows(now_wall_ts),
             offsets_wall_ts=self._progress_wall_ts,
             sweep_pending=pending,
+            pending_end_event_ts=self.pending_end() if pending else None,
+            slide_s=min((window.slide_s for window in self.facts.windows), default=None),
             awaited=bool(report and report.awaited),
             priority_class=self.facts.options.priority_class,
             deadline_s=self.facts.options.deadline,

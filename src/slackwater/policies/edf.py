@@ -29,6 +29,5 @@ class Edf:
 
 
 def deadline(query: QueryView) -> float:
-    if query.window_end_event_ts is not None and not query.sweep_pending:
-        return query.window_end_event_ts + (query.deadline_s or 0.0)
-    return query.swm_wall_ts
+    end = query.pending_end_event_ts if query.sweep_pending else query.window_end_event_ts
+    return query.swm_wall_ts if end is None else end + (query.deadline_s or 0.0)

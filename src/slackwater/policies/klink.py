@@ -42,15 +42,33 @@ class Klink:
         slack = expected_slack(now, query.swm_wall_ts, query.swm_sigma_s, sure, query.turn_cost_s)
         if query.deadline_s is not None and query.window_end_event_ts is not None:
             slack = min(slack, query.window_end_event_ts + query.deadline_s - now - query.turn_cost_s)
-        if query.sweep_pending:
-            return Choice(query.key, True, slack, "a window is ready to be emitted")
+        if query.sweep_pending and not self._rides(query, query.pending_end_event_ts, now):
+            overdue_s = now - query.waiting_since_wall_ts
+            return Choice(query.key, True, -overdue_s - query.batch_cost_s, "a window is ready to be emitted")
         if now >= sure:
-            return Choice(query.key, True, slack, f"its sweeping watermark is due; slack {slack:+.2f} s")
+            sweep = not self._rides(query, query.window_end_event_ts, now)
+            reason = f"its sweeping watermark is due; slack {slack:+.2f} s"
+            return Choice(query.key, True, slack, reason, sweep=sweep)
         prepare = self._prepare_at(query)
         if prepare is not None and now >= prepare:
             return Choice(query.key, True, slack, f"prepares for a watermark in {sure - now:.1f} s")
         wake = sure if prepare is None else min(prepare, sure)
         return Choice(query.key, False, slack, f"waits for a watermark in {sure - now:.1f} s", wake)
+
+    def _rides(self, query: QueryView, end_event_ts: float | None, now: float) -> bool:
+        """Under the cost knob the sweep of a window may wait for the next window's data batch.
+
+        With a deadline, if that batch keeps it; without one, every other window's: three batches for two windows.
+        """
+        if self.knob != "cost" or end_event_ts is None or query.slide_s is None:
+            return False
+        lag_s = max(0.0, query.swm_wall_ts - (query.window_end_event_ts or end_event_ts))
+        out_after_s = query.slide_s + lag_s + query.batch_cost_s + query.row_cost_s * query.backlog_rows
+        if now > end_event_ts + 1.5 * out_after_s:
+            return False
+        if query.deadline_s is not None:
+            return out_after_s <= query.deadline_s
+        return round(end_event_ts / query.slide_s) % 2 == 1
 
     def _prepare_at(self, query: QueryView) -> float | None:
         """When the first preparing batch must start so that the last one ends as the watermark arrives.
