@@ -18,7 +18,7 @@ YSB := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 \
   --policies spark-fair,spark-tuned,round-robin,klink --seeds 3
 RESULTS := benchmarks/results
 
-.PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned clean
+.PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,15 +95,18 @@ bench-ysb: setup ## 16 YSB queries: Spark against Slackwater's policies
 
 bench-light: setup ## The same with 8 queries
 	@mkdir -p $(RESULTS)
-	$(YSB) --queries 8 --json $(RESULTS)/ysb-8.json
+	$(YSB) --queries 8 --sweep 1,2,3,4 --json $(RESULTS)/ysb-8.json
 
 bench-overload: setup ## The same with 24 queries
 	@mkdir -p $(RESULTS)
-	$(YSB) --queries 24 --json $(RESULTS)/ysb-24.json
+	$(YSB) --queries 24 --sweep 4,5,6,8 --json $(RESULTS)/ysb-24.json
 
 bench-aligned: setup ## 16 queries whose windows all end together
 	@mkdir -p $(RESULTS)
 	$(YSB) --queries 16 --phases aligned --json $(RESULTS)/ysb-16-aligned.json
+
+report: setup ## Draw the committed results into docs/images
+	$(BIN)/slackwater bench report $(RESULTS)/ysb-16.json $(wildcard $(RESULTS)/ysb-8.json $(RESULTS)/ysb-24.json) --out out/report
 
 clean: ## Remove the environment and everything that tools left behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis \

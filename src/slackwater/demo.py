@@ -37,7 +37,7 @@ class DemoPlan:
 
     @classmethod
     def fast(cls) -> DemoPlan:
-        return cls(window_s=5.0, seconds=15.0, warmup_min_s=8.0, warmup_max_s=10.0, drain_s=5.0)
+        return cls(seconds=20.0, warmup_min_s=10.0, warmup_max_s=10.0, drain_s=5.0)
 
 
 def run_demo(*, fast: bool, queries: int, out: Path | None) -> None:

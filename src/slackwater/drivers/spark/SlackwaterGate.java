@@ -73,6 +73,7 @@ public final class SlackwaterGate {
     private volatile boolean open = true; // opened by the watchdog, or not yet closed by resync()
     private volatile boolean detached = false;
     private long opened = 0L;
+    private volatile long cpuNanos = 0L; // spent in exchange(), up to the last one
 
     public SlackwaterGate(Object session, int watchdogTicks, boolean enforce) throws Exception {
         this.session = session;
@@ -102,6 +103,7 @@ public final class SlackwaterGate {
      * however often it calls.
      */
     public String exchange(String commands, long timeoutMs, boolean decided) throws Exception {
+        long cpuBefore = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
         if (decided) silentTicks = 0;
         enact(json.readTree(commands));
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -118,7 +120,9 @@ public final class SlackwaterGate {
         }
         adoptRunningQueries();
         if (decided) silentTicks = 0;
-        return json.writeValueAsString(report());
+        String answer = json.writeValueAsString(report());
+        cpuNanos += ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - cpuBefore;
+        return answer;
     }
 
     /** Close the gates again: called by the scheduler once it has seen a full report. */
@@ -203,6 +207,7 @@ public final class SlackwaterGate {
         out.put("now_ms", System.currentTimeMillis());
         out.put("open", open);
         out.put("opened", opened);
+        out.put("cpu_ns", cpuNanos);
         out.put("cores", context.defaultParallelism());
         out.put("ordinary_tasks", taskOrder.ordinaryTasks());
         MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();

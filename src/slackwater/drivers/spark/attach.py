@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from slackwater.core.engine import Engine, EngineSettings
 from slackwater.core.model import Commands, Knob, Policy, QueryOptions
-from slackwater.drivers.spark.bridge import SparkBridge
+from slackwater.drivers.spark.bridge import SparkBridge, first_line
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
 from slackwater.errors import AttachError, ConfigurationError
@@ -46,7 +46,7 @@ class QueryStatus:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStats:
-    """The scheduler's own cost so far."""
+    """The scheduler's own cost so far, on the Python and on the JVM side."""
 
     decisions: int
     decision_ms_p99: float
@@ -173,7 +173,12 @@ class Handle:
     def stats(self) -> SchedulerStats:
         times = sorted(self._decision_s)
         p99 = times[min(len(times) - 1, int(len(times) * 0.99))] if times else 0.0
-        return SchedulerStats(self._decisions, p99 * 1000, self._cpu_s, self._bridge.opened)
+        return SchedulerStats(
+            decisions=self._decisions,
+            decision_ms_p99=p99 * 1000,
+            cpu_s=self._cpu_s + self._bridge.jvm_cpu_s,
+            gates_opened=self._bridge.opened,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -207,12 +212,13 @@ class Handle:
             except Exception as error:
                 if self._stop.is_set():
                     return
-                troubles += 1
-                if troubles == 1:
-                    log.warning("the scheduler stumbled and tries again: %s: %s", type(error).__name__, error)
                 if self._session_is_over():
                     log.info("the Spark session is gone; the scheduler ends")
                     return
+                troubles += 1
+                if troubles == 1:
+                    what = first_line(error)
+                    log.warning("the scheduler stumbled and tries again: %s: %s", type(error).__name__, what)
                 commands = Commands(enforce=self._engine.policy.enforces, wake_after_s=0.1)
                 self._stop.wait(min(2.0, 0.1 * troubles))
 

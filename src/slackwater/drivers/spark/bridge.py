@@ -24,6 +24,7 @@ class SparkBridge:
         self._options = options
         self.notes: list[str] = []
         self.opened = 0
+        self.jvm_cpu_s = 0.0
         try:
             gate_class = _compile(spark)
             constructor = gate_class.getConstructors()[0]
@@ -40,7 +41,7 @@ class SparkBridge:
                 raise
         except Exception as error:
             raise AttachError(
-                f"Slackwater could not be put in place on Spark {spark.version}: {_first_line(error)}. "
+                f"Slackwater could not be put in place on Spark {spark.version}: {first_line(error)}. "
                 "The session is as it was, plain Spark. Supported are 3.5 and 4.0 to 4.3; "
                 "please report other versions with this message."
             ) from error
@@ -54,6 +55,7 @@ class SparkBridge:
         seen = wire.decode(answer)
         self.notes.extend(seen.notes)
         self.opened = seen.opened
+        self.jvm_cpu_s = seen.cpu_ns / 1e9
         return wire.report_of(seen, self._options)
 
     def resync(self) -> None:
@@ -78,7 +80,7 @@ def _compile(spark: Any) -> Any:
     return compiler.getClassLoader().loadClass(name)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     cause = getattr(error, "java_exception", None)
     text = str(cause) if cause is not None else str(error)
     return text.splitlines()[0] if text else type(error).__name__

@@ -94,6 +94,7 @@ class JvmReport(msgspec.Struct):
     heap: _Heap
     queries: list[_Query]
     ordinary_tasks: int = 0
+    cpu_ns: int = 0
     notes: list[str] = msgspec.field(default_factory=list)
 
 

@@ -1,0 +1,78 @@
+"""One Spark session for the whole run; every test leaves it as plain as it found it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import slackwater
+from slackwater.drivers.spark.java import ensure_java
+from tests.spark.support import Feed, eventually, our_listeners, our_pools, task_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    ensure_java()
+    scratch = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("slackwater-tests")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def spark(session: Any) -> Iterator[Any]:
+    """The session; afterwards no query runs and nothing of Slackwater is left in it."""
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    eventually(lambda: our_pools(session) == set())
+    assert our_listeners(session) == 0
+    assert task_order(session) == "FairSchedulingAlgorithm"
+
+
+@pytest.fixture
+def attach(spark: Any, caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., slackwater.Handle]]:
+    """`slackwater.attach` to the session; the test's end detaches."""
+    handles = []
+
+    def attach_to(target: Any = spark, *, policy: Any = "round-robin", **settings: Any) -> slackwater.Handle:
+        handle = slackwater.attach(target, policy, **settings)
+        handles.append(handle)
+        return handle
+
+    yield attach_to
+    for query in spark.streams.active:
+        query.stop()
+    for handle in handles:
+        handle.detach()
+    assert [record for record in caplog.get_records("call") if "stumbled" in record.message] == []
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Feed:
+    return Feed(tmp_path / "feed")
