@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from slackwater.bench.model import BenchResult, Failure, Interval, RunResult
 
 DEFAULT_POLICIES = "spark-fair,spark-tuned,round-robin,klink"
-DEFAULT_SWEEP = "3,4,5,6"
+DEFAULT_SWEEP = "3,4,5"
 ABSENT = "-"
 _LOG_WIDTH = 140
 REPORT_WIDTH = 120

@@ -81,7 +81,7 @@ class BenchPlan:
     run: RunSpec  # its policy and seed are filled in for each run
     policies: tuple[str, ...]
     seeds: tuple[int, ...]
-    sweep_s: tuple[float, ...] = (3.0, 4.0, 5.0, 6.0)
+    sweep_s: tuple[float, ...] = (3.0, 4.0, 5.0)
 
     def spec(self, policy: str, seed: int) -> RunSpec:
         return replace(self.run, policy=policy, seed=seed)

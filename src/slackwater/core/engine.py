@@ -157,10 +157,11 @@ class Engine:
                     seen.key,
                     f"batch {batch.batch_id}: {batch.rows} rows in {batch.duration_s:.2f} s",
                 )
-            if not seen.alive:
-                del self._queries[seen.key]
-                self._reasons.pop(seen.key, None)
-                self._planned.discard(seen.key)
+
+        for key in self._queries.keys() - {seen.key for seen in report.queries if seen.alive}:
+            del self._queries[key]
+            self._reasons.pop(key, None)
+            self._planned.discard(key)
 
     def _advance_turns(self, report: Report, grants: list[Grant]) -> None:
         """A query back at its gate has finished a granted batch: sweep now if that emits, else its turn is over."""

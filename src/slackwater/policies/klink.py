@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from slackwater.core.model import Choice
 from slackwater.core.slack import expected_slack
@@ -59,6 +60,7 @@ class Klink:
         """Under the cost knob the sweep of a window may wait for the next window's data batch.
 
         With a deadline, if that batch keeps it; without one, every other window's: three batches for two windows.
+        The name decides which, so that not all queries ride at once.
         """
         if self.knob != "cost" or end_event_ts is None or query.slide_s is None:
             return False
@@ -68,7 +70,7 @@ class Klink:
             return False
         if query.deadline_s is not None:
             return out_after_s <= query.deadline_s
-        return round(end_event_ts / query.slide_s) % 2 == 1
+        return (round(end_event_ts / query.slide_s) + crc32(query.name.encode())) % 2 == 1
 
     def _prepare_at(self, query: QueryView) -> float | None:
         """When the first preparing batch must start so that the last one ends as the watermark arrives.

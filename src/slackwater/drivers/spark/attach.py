@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("slackwater")
 
+_MOST_NOTES = 1000
 _ATTACHED_PROPERTY = "slackwater.attached."
 _TAKING_CHARGE_S = 2.0
 
@@ -232,6 +233,8 @@ class Handle:
         while self._bridge.notes:
             note = self._bridge.notes.pop(0)
             if note not in self._told:
+                if len(self._told) >= _MOST_NOTES:
+                    self._told.clear()
                 self._told.add(note)
                 log.warning("%s", note)
 
