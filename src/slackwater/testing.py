@@ -198,7 +198,6 @@ class _Run:
     since_wall_ts: float
     wait_no: int = 0
     waiting: bool = False
-    found_data: bool = True
     awaited: bool = False
     alive: bool = True
     described: bool = False
@@ -329,7 +328,6 @@ class ScriptedDriver:
         ready = query.rows_readable(now - self._start_wall_ts)
         rows = min(ready - run.taken_rows, query.max_rows or ready)
         moved = query.stateful and run.watermark_event_ts > run.applied_event_ts
-        run.found_data = rows > 0
         if not rows and not moved:
             run.batch, run.left_s = None, _EMPTY_TRIGGER_S
             return
@@ -403,7 +401,6 @@ class ScriptedDriver:
             wait_no=run.wait_no,
             since_wall_ts=run.since_wall_ts,
             next_watermark_event_ts=run.watermark_event_ts,
-            found_data=run.found_data,
             running_tasks=int(run.batch is not None and not run.waiting and run.query.shows_tasks),
             awaited=run.awaited,
             batches=batches,

@@ -8,7 +8,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from slackwater.bench.report import TIMES, write_report
+from slackwater.bench.report import write_report
+from slackwater.bench.results import TIMES
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:

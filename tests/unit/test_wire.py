@@ -69,7 +69,6 @@ def _progress(**changes: Any) -> dict[str, Any]:
 def _batch(**changes: Any) -> dict[str, Any]:
     batch = {
         "ended_ms": 1_763_178_571_920,
-        "passed_ms": 1_763_178_571_500,
         "next_watermark_ms": 1_763_178_569_999,
         "progress": _progress(),
         "inputs": [{"delay_ms": 1000, "rows": 10000, "max_ms": 1_763_178_570_999, "min_ms": 1, "avg_ms": 2.5}],
@@ -86,7 +85,6 @@ def _said(*batches: dict[str, Any], **changes: Any) -> str:
         "wait": 12,
         "since_ms": 1_763_178_571_925,
         "next_watermark_ms": 1_763_178_569_999,
-        "found_data": True,
         "tasks": 0,
         "awaited": False,
         "batches": list(batches),

@@ -15,13 +15,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from slackwater.bench.report import OURS, SPARK_PREFIX, figure_of, grouped, short_headline
+from slackwater.bench.results import OURS, SPARK_PREFIX, figure_of, grouped, short_headline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from slackwater.bench.report import PolicyRow, Setting, Spread
+    from slackwater.bench.results import PolicyRow, Setting, Spread
 
 # Blue against orange and grey holds for all common kinds of colour blindness; in a family, lightness tells.
 _SLACKWATER = ("#006d77", "#3a9bc1", "#1d4e89", "#62bfb0", "#8fb8de")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import defaultdict
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from slackwater.bench.results import ABSENT, OURS, figure_of, grouped, headline, read_result, settings_of, shown
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,194 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-OURS = "klink"
-SPARK_PREFIX = "spark-"
-ABSENT = "\N{EN DASH}"
-TIMES = "\N{MULTIPLICATION SIGN}"
-
-
-class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    mean: float | None = None
-    p50: float | None = None
-    p90: float | None = None
-    p99: float | None = None
-    max: float | None = None
-
-
-class Windows(msgspec.Struct, frozen=True, kw_only=True):
-    expected: int | None = None
-    emitted: int | None = None
-    wrong: int | None = None
-
-
-class SchedulerCost(msgspec.Struct, frozen=True, kw_only=True):
-    decision_ms_p99: float | None = None
-    overhead_pct: float | None = None
-
-
-class BenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    policy: str
-    latency_s: Quantiles
-    seed: int | None = None
-    propagation_s: Quantiles | None = None
-    windows: Windows | None = None
-    cpu_cores: float | None = None
-    batches: float | None = None
-    scheduler: SchedulerCost | None = None
-    steady: bool | None = None
-    seconds: float | None = None
-    latencies_s: list[float] | None = None
-    sweep_of: str | None = None
-    chosen: bool | str | None = None
-    """On the row that a sweep ends in: which of the swept policies it is."""
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    policy: str
-    error: str
-    seed: int | None = None
-
-
-class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report needs of a bench result; other keys are left alone."""
-
-    workload: str
-    queries: int
-    rate: float
-    window_s: float
-    seconds: float
-    runs: list[BenchRun]
-    seed: int | None = None
-    commit: str | None = None
-    spark: Any = None
-    machine: dict[str, Any] = {}
-    settings: dict[str, Any] = {}
-    phases: str | None = None
-    delay_s: float | None = None
-    payload: str | None = None
-    failures: list[Failure] = []
-    complete: bool = True
-
-    @property
-    def conditions(self) -> Conditions:
-        """Spark's cores, where the file names them, and else the machine's."""
-        cores = self.settings.get("cores", self.machine.get("cores"))
-        return Conditions(
-            workload=self.workload,
-            rate=self.rate,
-            window_s=self.window_s,
-            delay_s=self.delay_s,
-            phases=self.phases,
-            payload=self.payload,
-            cores=cores if isinstance(cores, int | float) else None,
-        )
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What must be alike for runs with different numbers of queries to share a plot."""
-
-    workload: str
-    rate: float
-    window_s: float
-    delay_s: float | None
-    phases: str | None
-    payload: str | None
-    cores: float | None
-
-    @property
-    def text(self) -> str:
-        parts = [f"{TIMES} {grouped(self.rate)} events/s", f"{grouped(self.window_s)} s windows"]
-        if self.phases:
-            parts.append(f"{self.phases} phases")
-        if self.payload and self.payload != "columns":
-            parts.append(f"{self.payload} payload")
-        if self.cores:
-            parts.append(f"{grouped(self.cores)} cores")
-        return f"queries {', '.join(parts)}"
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A figure over the runs of one policy: the mean of the runs, and the least and the greatest run."""
-
-    mean: float
-    low: float
-    high: float
-
-    @staticmethod
-    def of(values: Iterable[float | None]) -> Spread | None:
-        known = [value for value in values if value is not None]
-        return Spread(sum(known) / len(known), min(known), max(known)) if known else None
-
-
-@dataclass(frozen=True)
-class PolicyRow:
-    """All runs of one policy in one setting; windows are summed, all other figures are spreads."""
-
-    policy: str
-    runs: int
-    steady_runs: int
-    mean_s: Spread | None
-    p50_s: Spread | None
-    p90_s: Spread | None
-    p99_s: Spread | None
-    max_s: Spread | None
-    propagation_mean_s: Spread | None
-    cpu_cores: Spread | None
-    batches_per_s: Spread | None
-    windows_expected: int | None
-    windows_emitted: int | None
-    windows_wrong: int | None
-    decision_ms_p99: Spread | None
-    overhead_pct: Spread | None
-    latencies_s: tuple[float, ...]
-    sweep_of: str | None
-    chosen: bool
-
-    @property
-    def is_spark(self) -> bool:
-        return self.policy.startswith(SPARK_PREFIX)
-
-    @property
-    def is_steady(self) -> bool:
-        return self.steady_runs == self.runs
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Runs that may be compared with each other: same conditions, same number of queries."""
-
-    conditions: Conditions
-    queries: int
-    policies: tuple[PolicyRow, ...]
-    sweep: tuple[PolicyRow, ...]
-
-    @property
-    def title(self) -> str:
-        return f"{self.conditions.workload}: {self.queries} {self.conditions.text}"
-
-    @property
-    def cores(self) -> float | None:
-        return self.conditions.cores
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """klink and the Spark policy with the least mean latency among those steady in every run."""
-
-    ours: PolicyRow
-    baseline: PolicyRow
-    mean_ratio: float
-    p99_ratio: float | None
-
-    @property
-    def sentence(self) -> str:
-        figures = f"{times_lower(self.mean_ratio)} mean"
-        if self.p99_ratio is not None:
-            figures += f" and {times_lower(self.p99_ratio)} p99"
-        baseline = f"{self.baseline.policy}, the best steady Spark baseline"
-        return f"{self.ours.policy}: {figures} latency than {baseline}"
+    from slackwater.bench.results import BenchFile, PolicyRow, Setting, Spread
 
 
 @dataclass(frozen=True)
@@ -231,8 +42,8 @@ def write_report(files: list[Path], out: Path) -> ReportPaths:
     is the headline, and its pictures have the plain names.
     """
     plots = _plots()
-    results = {path: _read(path) for path in _without_doubles(files)}
-    settings = _settings(results.values())
+    results = {path: read_result(path) for path in _without_doubles(files)}
+    settings = settings_of(results.values())
     try:
         out.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -261,64 +72,6 @@ def write_report(files: list[Path], out: Path) -> ReportPaths:
     )
 
 
-def compare(setting: Setting) -> Comparison | None:
-    """None when klink did not run, or when no Spark policy was steady in every run."""
-    ours = next((row for row in setting.policies if row.policy == OURS), None)
-    steady = [
-        (row.mean_s.mean, row) for row in setting.policies if row.is_spark and row.is_steady and row.mean_s is not None
-    ]
-    if ours is None or not ours.mean_s or not ours.mean_s.mean or not steady:
-        return None
-    baseline_s, baseline = min(steady, key=lambda pair: pair[0])
-    p99_ratio = baseline.p99_s.mean / ours.p99_s.mean if baseline.p99_s and ours.p99_s and ours.p99_s.mean else None
-    return Comparison(ours, baseline, baseline_s / ours.mean_s.mean, p99_ratio)
-
-
-def short_headline(setting: Setting) -> str:
-    found = compare(setting)
-    if found is not None:
-        return found.sentence + ("" if found.ours.is_steady else f" ({OURS} was not steady)")
-    if all(row.policy != OURS for row in setting.policies):
-        return f"no run of {OURS} in these files: no ratio"
-    return f"no Spark policy is marked steady in every run: no ratio for {OURS}"
-
-
-def headline(setting: Setting) -> str:
-    """The measured ratio, the figures behind it, and whatever speaks against them."""
-    found = compare(setting)
-    text = short_headline(setting)
-    if found is not None:
-        ours, baseline = found.ours, found.baseline
-        text += f"; {_shown(ours.mean_s)} s against {_shown(baseline.mean_s)} s mean"
-        if found.p99_ratio is not None:
-            text += f", {_shown(ours.p99_s)} s against {_shown(baseline.p99_s)} s p99"
-        if ours.cpu_cores and baseline.cpu_cores:
-            text += f", on {_shown(ours.cpu_cores)} against {_shown(baseline.cpu_cores)} cores"
-        for row in (ours, baseline):
-            if row.windows_wrong:
-                text += f". Beware: {row.policy} put out {row.windows_wrong} wrong windows"
-            missing = (row.windows_expected or 0) - (row.windows_emitted or 0)
-            if row.windows_emitted is not None and missing > 0:
-                text += f". Beware: {missing} windows of {row.policy} were due and did not come out"
-    return text + "."
-
-
-def figure_of(value: float) -> str:
-    """About three digits, as many as such a measurement carries."""
-    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
-
-
-def grouped(value: float) -> str:
-    """10000 as `10 000`, with a space that does not break."""
-    return f"{value:,.10g}".replace(",", "\N{NO-BREAK SPACE}")
-
-
-def times_lower(ratio: float) -> str:
-    lower = ratio >= 1
-    factor = ratio if lower else 1 / ratio if ratio else float("inf")
-    return f"{factor:.{1 if factor >= 1.5 else 2}f}{TIMES} {'lower' if lower else 'higher'}"
-
-
 def _plots() -> ModuleType:
     try:
         from slackwater.bench import plots  # noqa: PLC0415  matplotlib is an optional extra
@@ -336,92 +89,6 @@ def _without_doubles(files: Iterable[Path]) -> list[Path]:
     if not paths:
         raise ConfigurationError("no result file was given; name at least one written by `slackwater bench`.")
     return paths
-
-
-def _read(path: Path) -> BenchFile:
-    advice = "Give files that `slackwater bench WORKLOAD --json FILE` wrote."
-    try:
-        found = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}. {advice}") from error
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(f"{path} is not a bench result: it is not JSON ({error}). {advice}") from error
-    if not isinstance(found, dict):
-        raise ConfigurationError(
-            f"{path} is not a bench result: found a JSON {type(found).__name__}, not an object. {advice}"
-        )
-    try:
-        result = msgspec.convert(found, BenchFile)
-    except msgspec.ValidationError as error:
-        keys = ", ".join(sorted(found)[:12]) or "none"
-        kind = "; this looks like the result of an experiment with claims" if "experiment" in found else ""
-        raise ConfigurationError(
-            f"{path} is not a bench result: {error}; found the keys: {keys}{kind}. {advice}"
-        ) from error
-    if not result.runs:
-        raise ConfigurationError(f"{path} holds no runs, so there is nothing to report. {advice}")
-    return result
-
-
-def _settings(results: Iterable[BenchFile]) -> list[Setting]:
-    """In the order of the files."""
-    alike: dict[tuple[Conditions, int], list[BenchFile]] = defaultdict(list)
-    for result in results:
-        alike[result.conditions, result.queries].append(result)
-    return [_setting(conditions, queries, group) for (conditions, queries), group in alike.items()]
-
-
-def _setting(conditions: Conditions, queries: int, results: list[BenchFile]) -> Setting:
-    alike: dict[tuple[str, str | None], list[tuple[BenchRun, float]]] = defaultdict(list)
-    for result in results:
-        for run in result.runs:
-            alike[run.policy, run.sweep_of].append((run, run.seconds or result.seconds))
-    chosen = {run.chosen for runs in alike.values() for run, _ in runs if isinstance(run.chosen, str)}
-    rows = sorted(
-        (_row(policy, sweep_of, runs, policy in chosen) for (policy, sweep_of), runs in alike.items()),
-        key=lambda row: (row.is_spark, row.mean_s.mean if row.mean_s else float("inf"), row.policy),
-    )
-    return Setting(
-        conditions=conditions,
-        queries=queries,
-        policies=tuple(row for row in rows if row.sweep_of is None),
-        sweep=tuple(row for row in rows if row.sweep_of is not None),
-    )
-
-
-def _row(policy: str, sweep_of: str | None, timed: list[tuple[BenchRun, float]], is_named: bool) -> PolicyRow:
-    runs = [run for run, _ in timed]
-    propagation = [run.propagation_s for run in runs if run.propagation_s]
-    windows = [run.windows for run in runs if run.windows]
-    scheduler = [run.scheduler for run in runs if run.scheduler]
-    return PolicyRow(
-        policy=policy,
-        runs=len(runs),
-        steady_runs=sum(run.steady is True for run in runs),
-        mean_s=Spread.of(run.latency_s.mean for run in runs),
-        p50_s=Spread.of(run.latency_s.p50 for run in runs),
-        p90_s=Spread.of(run.latency_s.p90 for run in runs),
-        p99_s=Spread.of(run.latency_s.p99 for run in runs),
-        max_s=Spread.of(run.latency_s.max for run in runs),
-        propagation_mean_s=Spread.of(quantiles.mean for quantiles in propagation),
-        cpu_cores=Spread.of(run.cpu_cores for run in runs),
-        batches_per_s=Spread.of(
-            run.batches / seconds for run, seconds in timed if run.batches is not None and seconds > 0
-        ),
-        windows_expected=_total(window.expected for window in windows),
-        windows_emitted=_total(window.emitted for window in windows),
-        windows_wrong=_total(window.wrong for window in windows),
-        decision_ms_p99=Spread.of(cost.decision_ms_p99 for cost in scheduler),
-        overhead_pct=Spread.of(cost.overhead_pct for cost in scheduler),
-        latencies_s=tuple(sorted(chain.from_iterable(run.latencies_s or () for run in runs))),
-        sweep_of=sweep_of,
-        chosen=sweep_of is not None and (is_named or any(run.chosen is True for run in runs)),
-    )
-
-
-def _total(counts: Iterable[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
 
 
 def _suffixes(settings: Sequence[Setting]) -> list[str]:
@@ -575,16 +242,12 @@ def _policy_row(row: PolicyRow) -> str:
 
 def _spread_cell(value: Spread | None) -> str:
     if value is None or value.low == value.high:
-        return f"<td>{_shown(value)}</td>"
-    return f"<td>{_shown(value)}<small>{figure_of(value.low)} to {figure_of(value.high)}</small></td>"
+        return f"<td>{shown(value)}</td>"
+    return f"<td>{shown(value)}<small>{figure_of(value.low)} to {figure_of(value.high)}</small></td>"
 
 
 def _marked_cell(text: str, *, bad: bool) -> str:
     return f'<td class="bad">{text}</td>' if bad else f"<td>{text}</td>"
-
-
-def _shown(value: Spread | None) -> str:
-    return ABSENT if value is None else figure_of(value.mean)
 
 
 def _table(heads: Iterable[str], rows: Iterable[str], kind: str = "figures") -> str:

@@ -124,7 +124,6 @@ class QueryReport:
     wait_no: int
     since_wall_ts: float
     next_watermark_event_ts: float | None
-    found_data: bool = True
     running_tasks: int = 0
     awaited: bool = False
     batches: tuple[BatchReport, ...] = ()

@@ -427,7 +427,6 @@ public final class SlackwaterGate {
         private long passedAt = 0L;
         private String lastSeenProgress = "";
         private long nextWatermarkMs = -1L;
-        private boolean foundData = true;
         String pool;
         boolean ownPool = false;
 
@@ -671,13 +670,10 @@ public final class SlackwaterGate {
                 }
                 Object progress = Reach.call(execution, "lastProgress");
                 String text = progress == null ? "" : (String) Reach.call(progress, "json");
-                foundData = !((Boolean) Reach.call(execution, "noNewData")).booleanValue();
                 if (text.equals(lastSeenProgress)) return;
                 lastSeenProgress = text;
                 ObjectNode batch = owner.json.createObjectNode();
                 batch.put("ended_ms", System.currentTimeMillis());
-                batch.put("passed_ms", passedAt);
-                batch.put("next_watermark_ms", nextWatermarkMs);
                 JsonNode parsed = owner.json.readTree(text);
                 batch.set("progress", parsed);
                 JsonNode durations = at(parsed, "durationMs");
@@ -718,7 +714,6 @@ public final class SlackwaterGate {
                 out.put("wait", waits);
                 out.put("since_ms", waiting ? since : passedAt);
                 out.put("next_watermark_ms", nextWatermarkMs);
-                out.put("found_data", foundData);
             } finally {
                 lock.unlock();
             }

@@ -77,7 +77,6 @@ class _Query(msgspec.Struct):
     wait: int
     since_ms: int
     next_watermark_ms: int
-    found_data: bool = True
     tasks: int = 0
     awaited: bool = False
     batches: list[_Batch] = msgspec.field(default_factory=list)
@@ -135,7 +134,6 @@ def _query(query: _Query, options: dict[str, QueryOptions]) -> QueryReport:
         wait_no=query.wait,
         since_wall_ts=query.since_ms / 1000,
         next_watermark_event_ts=query.next_watermark_ms / 1000 if query.next_watermark_ms >= 0 else None,
-        found_data=query.found_data,
         running_tasks=query.tasks,
         awaited=query.awaited,
         batches=tuple(report for batch in query.batches if (report := _batch(query.run, batch)) is not None),
