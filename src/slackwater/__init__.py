@@ -9,12 +9,14 @@ Every query of the session is then scheduled by how soon its next watermark will
 from slackwater._version import __version__
 from slackwater.core.model import Choice, Policy, QueryOptions, QueryView, Snapshot
 from slackwater.drivers.spark.attach import Handle, QueryStatus, SchedulerStats, attach
+from slackwater.drivers.spark.doctor import Finding, doctor
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
 
 __all__ = [
     "AttachError",
     "Choice",
     "ConfigurationError",
+    "Finding",
     "Handle",
     "Policy",
     "QueryOptions",
@@ -25,4 +27,5 @@ __all__ = [
     "Snapshot",
     "__version__",
     "attach",
+    "doctor",
 ]

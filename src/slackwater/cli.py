@@ -6,14 +6,14 @@ import json
 import logging
 import os
 import sys
+import textwrap
 from pathlib import Path  # noqa: TC003 - cyclopts reads annotations
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from rich.console import Console
-from rich.table import Table
 
 from slackwater import __version__
+from slackwater.bench.commands import bench_ysb
 from slackwater.errors import ConfigurationError, SlackwaterError
 
 app = App(
@@ -23,6 +23,7 @@ app = App(
 )
 bench = App(name="bench", help="Measure policies against plain Spark, each in a fresh Spark process.")
 app.command(bench)
+bench.command(bench_ysb, name="ysb")
 
 
 @app.command
@@ -90,15 +91,13 @@ def doctor(
         return
     print(f"Java {java.version} from {java.origin}: {java.home}" + (f" ({java.note})" if java.note else ""))
     print(f"Spark {facts.spark_version}, master {facts.master}, {facts.cores} cores")
-    console = Console()
     if not findings:
-        console.print("No setting of this session costs latency, as far as Slackwater knows.")
-        return
-    table = Table("setting", "found", "advice", "what it brings", "attach(tune=True)", title="Costs latency")
-    for finding in findings:
-        applied = "applies it" if finding.safe_to_apply else "yours to decide"
-        table.add_row(finding.setting, finding.found, finding.advice, finding.gain, applied)
-    console.print(table)
+        print("No setting of this session costs latency, as far as Slackwater knows.")
+    for number, finding in enumerate(findings, 1):
+        applied = "attach(tune=True) sets it" if finding.safe_to_apply else "yours to decide"
+        print(f"\n{number}. {finding.setting}: {finding.found}   [{applied}]")
+        for line in (finding.advice, f"What it brings: {finding.gain}."):
+            print(textwrap.fill(line, 100, initial_indent="   ", subsequent_indent="   "))
 
 
 @bench.command(name="report")
@@ -141,16 +140,9 @@ def _plain(value: object) -> object:
     return sorted(value) if isinstance(value, set | frozenset) else str(value)
 
 
-def _mount_bench() -> None:
-    from slackwater.bench.commands import bench_ysb  # noqa: PLC0415
-
-    bench.command(bench_ysb, name="ysb")
-
-
 def main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(level=logging.WARNING, format="slackwater: %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    _mount_bench()
     try:
         app(arguments)
     except ConfigurationError as error:

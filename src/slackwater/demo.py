@@ -29,6 +29,7 @@ _TITLES = {BASELINE: "1 of 2: Spark alone", OURS: "2 of 2: the same queries with
 class DemoPlan:
     """How long each half takes. Two halves of about two minutes, or of about one."""
 
+    rate: int = 10_000
     window_s: float = 10.0
     seconds: float = 40.0
     warmup_min_s: float = 20.0
@@ -40,16 +41,16 @@ class DemoPlan:
         return cls(seconds=20.0, warmup_min_s=10.0, warmup_max_s=10.0, drain_s=5.0)
 
 
-def run_demo(*, fast: bool, queries: int, out: Path | None) -> None:
+def run_demo(*, fast: bool, queries: int, out: Path | None, times: DemoPlan | None = None) -> None:
     if not 1 <= queries <= 64:
         raise ConfigurationError(f"--queries {queries}: from 1 to 64 make a demo.")
     console = Console()
     java = ensure_java()
-    times = DemoPlan.fast() if fast else DemoPlan()
+    times = times or (DemoPlan.fast() if fast else DemoPlan())
     folder = out or Path("out/demo")
     folder.mkdir(parents=True, exist_ok=True)
     console.print(
-        f"{queries} streaming queries count ad views per campaign (YSB, 10 000 events/s each, "
+        f"{queries} streaming queries count ad views per campaign (YSB, {times.rate} events/s each, "
         f"{times.window_s:g} s windows) on local Spark with 2 cores; Java {java.version} from {java.origin}.\n"
         f"First Spark alone, as soon as possible and with a FAIR pool a query; then with one line more: "
         f"[bold]slackwater.attach(spark)[/bold]. About {'two' if fast else 'four'} minutes.",
@@ -78,7 +79,7 @@ def _plan(times: DemoPlan, queries: int) -> BenchPlan:
         policy="",
         seed=0,
         queries=queries,
-        rate=10_000,
+        rate=times.rate,
         window_s=times.window_s,
         delay_s=1.0,
         seconds=times.seconds,

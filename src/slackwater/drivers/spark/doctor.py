@@ -158,6 +158,11 @@ def _checkpoint_schemes(spark: SparkSession) -> frozenset[str]:
     return frozenset(urlsplit(place).scheme or fallback for place in places)
 
 
+def doctor(spark: SparkSession) -> list[Finding]:
+    """What in this session's settings costs latency, costliest first."""
+    return examine(session_facts(spark))
+
+
 def examine(settings: SessionFacts) -> list[Finding]:
     """What could be better, the costliest first. An empty list means that nothing is known to be wrong."""
     checks: tuple[Callable[[SessionFacts], Finding | None], ...] = (
