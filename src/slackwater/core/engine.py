@@ -266,7 +266,8 @@ class Engine:
         out: dict[str, float] = {}
         for key, state in self._queries.items():
             choice = choices.get(key)
-            urgency = choice.urgency if choice is not None else 0.0
+            # A query that no gate holds runs when it likes: among the others' tasks it stands in the middle.
+            urgency = choice.urgency if choice is not None and state.facts.gated else 0.0
             sweeping = state.turn is not None and state.turn.stage is Stage.SWEEP
             base = state.facts.options.priority_class * _CLASS_STEP + (_SWEEP_FIRST if sweeping else 0.0)
             out[key] = base + max(-_URGENCY_LIMIT, min(_URGENCY_LIMIT, urgency))

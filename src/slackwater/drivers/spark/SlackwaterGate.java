@@ -167,7 +167,7 @@ public final class SlackwaterGate {
             boolean before = enforce;
             enforce = at(commands, "enforce").asBoolean();
             if (before && !enforce) {
-                taskOrder.use(null);
+                taskOrder.use(null, null);
                 wakeEverybody();
             }
         }
@@ -181,6 +181,7 @@ public final class SlackwaterGate {
         if (priorities == null) return;
         Map named = new HashMap();
         Map ranks = new HashMap();
+        Map ungated = new HashMap();
         Iterator names = priorities.fieldNames();
         while (names.hasNext()) {
             String run = (String) names.next();
@@ -190,10 +191,11 @@ public final class SlackwaterGate {
                 Double rank = Double.valueOf(at(priorities, run).asDouble());
                 ranks.put(gate.pool, rank);
                 ranks.put(gate.queryId, rank);
+                if (gate.userIntervalMs < 0L) ungated.put(gate.pool, gate.queryId);
             }
         }
         known = named;
-        if (!passFreely()) taskOrder.use(ranks);
+        if (!passFreely()) taskOrder.use(ranks, ungated);
     }
 
     static JsonNode at(JsonNode node, String key) {
@@ -329,7 +331,7 @@ public final class SlackwaterGate {
                     open = true;
                     LOG.warn("Slackwater: the scheduler has not been heard from; all gates are open and every "
                         + "query follows its own trigger until it is back.");
-                    taskOrder.use(null);
+                    taskOrder.use(null, null);
                     wakeEverybody();
                 }
                 synchronized (listeners) {
@@ -756,7 +758,7 @@ public final class SlackwaterGate {
 
     // =============================================================================================================
 
-    /** Each free core goes to the task of the most urgent query; other pools of the session age to the front. */
+    /** Each free core goes to the task of the most urgent query; what is not gated ages to the front. */
     public static final class TaskOrder implements SchedulingAlgorithm {
         // Ordinary jobs that have waited this long without a running task go before every streaming query.
         static final long ORDINARY_PATIENCE_MS = 500L;
@@ -823,22 +825,24 @@ public final class SlackwaterGate {
             return item.name();
         }
 
-        void use(Map fresh) {
+        void use(Map fresh, Map ungated) {
             if (root == null) return;
             synchronized (scheduler) {
-                if (fresh != null) letOrdinaryWorkAge(fresh);
+                if (fresh != null) letOrdinaryWorkAge(fresh, ungated);
                 ranks = fresh;
             }
         }
 
-        void letOrdinaryWorkAge(Map fresh) {
+        /** Ordinary jobs, and queries that no gate holds: nothing else would see that they get their cores. */
+        void letOrdinaryWorkAge(Map fresh, Map ungated) {
             long now = System.currentTimeMillis();
             Map stillHungry = new HashMap();
             Iterator it = root.schedulableQueue().iterator();
             while (it.hasNext()) {
                 Schedulable item = (Schedulable) it.next();
                 String key = key(item);
-                if (fresh.containsKey(key) || key.startsWith(POOL_PREFIX) || !wantsTasks(item)) continue;
+                boolean held = fresh.containsKey(key) && !ungated.containsKey(key) && !ungated.containsValue(key);
+                if (held || !wantsTasks(item)) continue;
                 Object began = hungrySince.get(key);
                 if (item.runningTasks() > 0 || began == null) began = Long.valueOf(now);
                 stillHungry.put(key, began);
