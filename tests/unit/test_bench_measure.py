@@ -17,6 +17,7 @@ from slackwater.bench.measure import (
     distribution,
     interval,
     is_steady,
+    kept_up,
     longest_stall_s,
     mean_lag_ms,
     measure_query,
@@ -132,6 +133,15 @@ def test_a_run_that_falls_behind_is_not_steady():
     assert not is_steady([batches], 60_000, 10_000, 0.15)
 
 
+def test_a_span_in_which_the_lag_stays_was_kept_up_with():
+    assert kept_up([rhythm(300, 900)], 20_000, 60_000, 0.2)
+
+
+def test_a_span_in_which_queries_fall_behind_was_not_kept_up_with():
+    behind = [batch(second * 1000, watermark_ms=second * 500) for second in range(1, 61)]
+    assert not kept_up([behind], 20_000, 60_000, 0.2)
+
+
 def test_a_run_in_which_one_query_had_no_watermark_yet_is_not_steady():
     assert not is_steady([rhythm(300, 900), [batch(1000, watermark_ms=0)]], 60_000, 10_000, 0.15)
     assert mean_lag_ms([[]], 0, 10) is None
@@ -197,6 +207,7 @@ def result_of(spec: RunSpec, mean_s: float, *, steady: bool = True) -> RunResult
         heap_mb=heap_summary([1.0], []),
         scheduler=SchedulerCost(),
         steady=steady,
+        warmed_up=True,
         warmup_s=0.0,
         drain_s=0.0,
         seconds=1.0,

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from slackwater.core.engine import Engine, EngineSettings
 from slackwater.core.model import Choice, Knob, Policy, QueryOptions, QueryView, Snapshot, Stage, Window
 from slackwater.errors import ConfigurationError
+from slackwater.metrics.catalogue import CATALOGUE, OFFERED
+from slackwater.metrics.graph import MetricProvider
+from slackwater.policies.assembly import engine_for
 from slackwater.policies.klink import Klink
 from slackwater.policies.registry import create, describe, known_policies
 from slackwater.policies.round_robin import RoundRobin
@@ -58,7 +61,12 @@ def _due(key: str, overdue_s: float = 1.0, **changes: Any) -> QueryView:
 
 
 def _snapshot(*views: QueryView, lanes: int = 1) -> Snapshot:
-    return Snapshot(NOW, tuple(sorted(views, key=lambda view: view.key)), lanes, lanes, 2)
+    return _measured(Snapshot(NOW, tuple(sorted(views, key=lambda view: view.key)), lanes, lanes, 2))
+
+
+def _measured(snapshot: Snapshot) -> Snapshot:
+    provider = MetricProvider(CATALOGUE, OFFERED, driver="test")
+    return replace(snapshot, metrics=provider(snapshot, [*OFFERED, *(metric.name for metric in CATALOGUE)]))
 
 
 def _order(policy: Policy, *views: QueryView) -> list[str]:
@@ -113,8 +121,8 @@ def _views(draw: DrawFn) -> list[QueryView]:
 def test_choices_do_not_depend_on_the_order_of_queries(name: str, views: list[QueryView], seed: Any):
     shuffled = list(views)
     seed.shuffle(shuffled)
-    there = create(name).decide(Snapshot(NOW, tuple(views), 2, 2, 2))
-    back = create(name).decide(Snapshot(NOW, tuple(shuffled), 2, 2, 2))
+    there = create(name).decide(_measured(Snapshot(NOW, tuple(views), 2, 2, 2)))
+    back = create(name).decide(_measured(Snapshot(NOW, tuple(shuffled), 2, 2, 2)))
     assert {choice.key: choice for choice in there} == {choice.key: choice for choice in back}
 
 
@@ -190,7 +198,7 @@ LONGEST_TICK_S = 0.5
 @settings(deadline=None, max_examples=8)
 @given(queries=_mixes())
 def test_nobody_starves(name: str, lanes: int, queries: list[SimulatedQuery]):
-    engine = Engine(create(name), RoundRobin(), EngineSettings(lanes=lanes, max_wait_s=MAX_WAIT_S))
+    engine = engine_for(name, EngineSettings(lanes=lanes, max_wait_s=MAX_WAIT_S))
     trace = run(engine, ScriptedDriver(queries), 60)
     longest_turn_s = max(turn.ended_wall_ts - turn.granted_wall_ts for turn in trace.turns[:-2] or trace.turns)
     # Those who have waited too long go in order of their waiting, so each may have all the others before it.
@@ -214,6 +222,10 @@ class _Listening:
     def name(self) -> str:
         return self.policy.name
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return tuple(getattr(self.policy, "needs", ()))
+
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         choices = self.policy.decide(snapshot)
         self.snapshot, self.choices = snapshot, {choice.key: choice for choice in choices}
@@ -225,7 +237,7 @@ class _Listening:
 @given(queries=_mixes())
 def test_a_lane_is_idle_only_if_every_query_that_waits_says_why(name: str, queries: list[SimulatedQuery]):
     listening = _Listening(create(name))
-    engine = Engine(listening, RoundRobin(), EngineSettings(lanes=2))  # type: ignore[arg-type]
+    engine = engine_for(listening, EngineSettings(lanes=2))  # type: ignore[arg-type]
     for _, commands in steps(engine, ScriptedDriver(queries), 40):
         assert listening.snapshot is not None
         granted = {grant.key for grant in commands.grants}
@@ -243,7 +255,7 @@ def test_a_lane_is_idle_only_if_every_query_that_waits_says_why(name: str, queri
 @settings(deadline=None, max_examples=8)
 @given(queries=_mixes())
 def test_windows_leave_in_order_and_once_each_and_watermarks_never_go_back(name: str, queries: list[SimulatedQuery]):
-    trace = run(Engine(create(name), RoundRobin()), ScriptedDriver(queries), 60)
+    trace = run(engine_for(name), ScriptedDriver(queries), 60)
     for query in queries:
         emissions = trace.emissions_of(query.name)
         ends = [emission.window_end_event_ts for emission in emissions]
@@ -256,7 +268,7 @@ def test_windows_leave_in_order_and_once_each_and_watermarks_never_go_back(name:
 @enforcing_policy
 def test_one_query_alone_emits_every_window_soon_after_its_watermark(name: str):
     query = SimulatedQuery("q", windows=(Window(10, 10),), delay_s=1.0, step_s=1.0, lag_s=0.05)
-    trace = run(Engine(create(name), RoundRobin()), ScriptedDriver([query]), 124)
+    trace = run(engine_for(name), ScriptedDriver([query]), 124)
     assert len(trace.emissions) == 12
     # The watermark can be read 2.05 s after the end; the two batches take 0.6 s; the rest is the scheduler's.
     assert max(emission.latency_s for emission in trace.emissions) < 2.65 + 1.0
@@ -267,7 +279,7 @@ def test_a_smaller_priority_class_never_waits_for_a_greater_one(name: str):
     heavy = {"rows_per_s": 10_000.0, "row_cost_s": 3e-5, "windows": (Window(5, 5),), "delay_s": 0.0}
     crowd = [SimulatedQuery(f"q{i}", **heavy) for i in range(4)]  # type: ignore[arg-type]
     first = SimulatedQuery("vip", **heavy, options=QueryOptions(priority_class=-1))  # type: ignore[arg-type]
-    trace = run(Engine(create(name), RoundRobin(), EngineSettings(lanes=1)), ScriptedDriver([*crowd, first]), 60)
+    trace = run(engine_for(name, EngineSettings(lanes=1)), ScriptedDriver([*crowd, first]), 60)
     vip = [emission.latency_s for emission in trace.emissions_of("vip")]
     rest = [emission.latency_s for query in crowd for emission in trace.emissions_of(query.name)]
     assert max(vip) < max(rest)
@@ -402,7 +414,7 @@ def test_klink_needs_far_fewer_batches_than_round_robin_for_results_as_soon():
             SimulatedQuery(f"q{i}", windows=(Window(10, 10, 1.25 * i),), delay_s=1.0, step_s=1.0, lag_s=0.05)
             for i in range(8)
         ]
-        trace = run(Engine(create(policy), RoundRobin()), ScriptedDriver(queries), 120)
+        trace = run(engine_for(policy), ScriptedDriver(queries), 120)
         settled = [emission.latency_s for emission in trace.emissions if emission.emitted_wall_ts > NOW + 30]
         return sum(settled) / len(settled), len(trace.batches)
 
@@ -436,3 +448,66 @@ def test_under_the_cost_knob_every_other_sweep_rides_with_the_next_windows_data(
     balanced, cost = batches_and_emissions("balanced"), batches_and_emissions("cost")
     assert balanced[1] - 1 <= cost[1] <= balanced[1]
     assert cost[0] <= 0.8 * balanced[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("qs", {"backlog_rows": 900.0}, {"backlog_rows": 100.0}),
+        ("hr", {"selectivity": 0.9}, {"selectivity": 0.1}),
+        ("chain", {"selectivity": 0.1}, {"selectivity": 0.9}),
+        ("chain", {"offsets_wall_ts": NOW - 9}, {"offsets_wall_ts": NOW - 1}),
+        ("min-cost", {"row_cost_s": 1e-6}, {"row_cost_s": 1e-3}),
+        ("min-cost", {"backlog_rows": 1e6}, {"backlog_rows": 10.0}),
+        ("min-latency", {"batch_cost_s": 0.1}, {"batch_cost_s": 2.0}),
+        ("min-memory", {"state_bytes": 10**9}, {"state_bytes": 10**3}),
+        ("min-memory", {"sweep_pending": True}, {"state_bytes": 10**9}),
+        ("lsf", {"batch_cost_s": 5.0}, {"batch_cost_s": 0.1}),
+        ("sbox", {"window_end_event_ts": NOW + 1}, {"window_end_event_ts": NOW + 5}),
+        ("multi-class", {"priority_class": -1, "selectivity": 0.0}, {"priority_class": 0, "selectivity": 1.0}),
+        ("multi-class", {"selectivity": 0.9}, {"selectivity": 0.1}),
+    ],
+)
+def test_what_goes_first(name: str, first: dict[str, Any], second: dict[str, Any]):
+    common = {"backlog_rows": 100.0, "row_cost_s": 1e-4, "window_end_event_ts": NOW + 3}
+    views = [_view("b-first", **{**common, **first}), _view("a-second", **{**common, **second})]
+    assert _order(create(name), *views) == ["b-first", "a-second"]
+
+
+def test_highest_rate_looks_through_the_pipeline():
+    """A query whose reader throws everything away brings nothing out, however productive it is itself."""
+    views = [
+        _view("a", selectivity=1.0, downstream=("z",), backlog_rows=10.0),
+        _view("b", selectivity=0.5, backlog_rows=10.0),
+        _view("z", selectivity=0.01, backlog_rows=10.0),
+    ]
+    assert _order(create("hr"), *views)[0] == "b"
+
+
+def test_the_one_that_sbox_chose_stays_first_until_its_window_is_out():
+    policy = create("sbox")
+    chosen, later = _view("b", window_end_event_ts=NOW + 2), _view("a", window_end_event_ts=NOW + 3)
+    assert _order(policy, chosen, later) == ["b", "a"]
+    sooner = replace(later, window_end_event_ts=NOW + 1)
+    assert _order(policy, chosen, sooner) == ["b", "a"]
+    assert _order(policy, replace(chosen, window_end_event_ts=NOW + 12), sooner) == ["a", "b"]
+
+
+def test_intermittent_waits_as_long_as_the_deadline_allows():
+    view = _due("q")
+    assert _choice(create("intermittent"), view).start
+    patient = replace(view, window_end_event_ts=NOW, deadline_s=60.0)
+    choice = _choice(create("intermittent"), patient)
+    assert not choice.start
+    assert choice.wake_wall_ts == pytest.approx(NOW + 60.0 - patient.turn_cost_s)
+
+
+def test_random_draws_anew_every_period_and_repeats_for_the_same_seed():
+    views = [_view(key) for key in "abcdefgh"]
+    snapshot = _snapshot(*views)
+    orders = {
+        tuple(c.key for c in create("random", seed=1).decide(replace(snapshot, wall_ts=NOW + i))) for i in range(10)
+    }
+    assert len(orders) > 5
+    assert create("random", seed=1).decide(snapshot) == create("random", seed=1).decide(snapshot)
+    assert create("random", seed=1).decide(snapshot) != create("random", seed=2).decide(snapshot)

@@ -132,7 +132,7 @@ def test_a_batch_is_understood():
     assert batch.watermark_event_ts == pytest.approx(1_763_178_559.999)
     assert batch.inputs[0].delay_s == 1.0
     assert batch.inputs[0].max_event_ts == 1_763_178_570.999
-    assert (batch.rows_out, batch.state_rows, batch.state_bytes) == (3, 200, 65_536)
+    assert (batch.rows_out, batch.state_rows, batch.state_bytes) == (1, 200, 65_536)
     assert not batch.limited
 
 

@@ -54,7 +54,7 @@ def bench_ysb(
     partitions: int = 1,
     source_partitions: int = 1,
     warmup_min: float | None = None,
-    warmup_max: float = 90.0,
+    warmup_max: float = 60.0,
 ) -> None:
     """Measure how soon each policy emits the windows of many YSB queries, and what that costs.
 
@@ -96,7 +96,7 @@ def bench_ysb(
     warmup_min
         Shortest warm-up in seconds; two windows and at least 20 s when not given.
     warmup_max
-        Longest warm-up in seconds; a run that is not steady by then says so.
+        Longest warm-up in seconds; a run that has not settled by then says so.
     """
     if seeds < 1:
         raise ConfigurationError(f"seeds must be at least 1; got {seeds}.")

@@ -147,6 +147,13 @@ def is_steady(queries: Sequence[Sequence[Batch]], now_ms: int, span_ms: int, tol
     return _close(durations, tolerance, DURATION_FLOOR_MS) and _close(lags, tolerance, LAG_FLOOR_MS)
 
 
+def kept_up(queries: Sequence[Sequence[Batch]], from_ms: int, to_ms: int, tolerance: float) -> bool:
+    """Whether the watermarks' lag in the last third of the measured span is about that of the first."""
+    third_ms = (to_ms - from_ms) // 3
+    lags = [mean_lag_ms(queries, from_ms, from_ms + third_ms), mean_lag_ms(queries, to_ms - third_ms, to_ms)]
+    return _close(lags, tolerance, LAG_FLOOR_MS)
+
+
 def _close(pair: Sequence[float | None], tolerance: float, floor: float) -> bool:
     before, after = pair
     if before is None or after is None:

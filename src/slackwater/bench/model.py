@@ -31,6 +31,7 @@ class RunSettings:
     warmup_max_s: float = 90.0
     steady_span_s: float = 10.0
     steady_tolerance: float = 0.15
+    kept_up_tolerance: float = 0.2
     drain_s: float | None = None  # None: two windows
     grace_s: float = 120.0
     stall_max_s: float = 5.0  # a scheduler silent for longer was not the one that scheduled
@@ -214,7 +215,8 @@ class RunResult:
     batch_s: Distribution
     heap_mb: Heap
     scheduler: SchedulerCost
-    steady: bool
+    steady: bool  # every due window came out, and the lag did not grow or shrink within the measured span
+    warmed_up: bool  # batch times and lag had settled before it
     warmup_s: float
     drain_s: float
     seconds: float

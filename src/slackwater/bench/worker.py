@@ -32,6 +32,7 @@ from slackwater.bench.measure import (
     batches_of,
     distribution,
     is_steady,
+    kept_up,
     longest_stall_s,
     mean_lag_ms,
     measure_query,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from slackwater.bench.measure import Batch
+    from slackwater.bench.measure import Batch, QueryOutcome
     from slackwater.workloads.base import QuerySpec, RunningQuery, Workload
 
 _LIVE_BATCHES = 12
@@ -149,13 +150,13 @@ class _Run:
 
     def result(self) -> WorkerResult:
         self._start_all()
-        steady, warmup_s = self._warm_up()
+        warmed_up, warmup_s = self._warm_up()
         first, last = self._measure()
         end_ms = self._drain(last.wall_ms)
         _report("stopping")
         batches = self._stop_and_collect()
         _report("checking")
-        outcome = self._outcome(first, last, end_ms, batches, steady=steady, warmup_s=warmup_s)
+        outcome = self._outcome(first, last, end_ms, batches, warmed_up=warmed_up, warmup_s=warmup_s)
         version = self.jvm.java.lang.System.getProperty("java.version")
         return WorkerResult(run=outcome, spark=self.spark.version, java=version)
 
@@ -223,7 +224,7 @@ class _Run:
         end_ms: int,
         batches: Sequence[Sequence[Batch]],
         *,
-        steady: bool,
+        warmed_up: bool,
         warmup_s: float,
     ) -> RunResult:
         spec = self.spec
@@ -258,7 +259,8 @@ class _Run:
                 collections_mb(gc_log, span.from_ms, span.to_ms),
             ),
             scheduler=self._scheduler_cost(first, last),
-            steady=steady,
+            steady=self._steady(batches, outcomes, span),
+            warmed_up=warmed_up,
             warmup_s=warmup_s,
             drain_s=round((span.end_ms - span.to_ms) / 1000, 3),
             seconds=round(seconds, 3),
@@ -277,6 +279,12 @@ class _Run:
             latencies_s=sorted(latencies_s),
             warnings=self.warnings,
         )
+
+    def _steady(self, batches: Sequence[Sequence[Batch]], outcomes: Sequence[QueryOutcome], span: Span) -> bool:
+        """Every due window came out, and the queries lagged no more at the end of the span than at its start."""
+        windows = total(outcome.windows for outcome in outcomes)
+        tolerance = self.spec.settings.kept_up_tolerance
+        return windows.emitted == windows.expected and kept_up(batches, span.from_ms, span.to_ms, tolerance)
 
     def _scheduler_cost(self, first: _Snapshot, last: _Snapshot) -> SchedulerCost:
         if self.handle is None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from slackwater.core.history import Entry, History
@@ -17,8 +18,6 @@ from slackwater.core.query import QueryState, Turn
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from slackwater.core.model import QueryView
 
 log = logging.getLogger("slackwater")
@@ -70,11 +69,24 @@ class _Want:
     sweep: bool = True
 
 
-class Engine:
-    """Feed it reports in order of time; it answers with commands."""
+Metrics = Callable[[Snapshot, Iterable[str]], Mapping[str, Sequence[float]]]
 
-    def __init__(self, policy: Policy, fallback: Policy, settings: EngineSettings | None = None) -> None:
+
+class Engine:
+    """Feed it reports in order of time; it answers with commands.
+
+    `metrics` computes what a policy declares in `needs`; without it such a policy falls back like one that raises.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        fallback: Policy,
+        settings: EngineSettings | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
         self.policy = policy
+        self._metrics = metrics
         self.settings = settings or EngineSettings()
         self.history = History(self.settings.history)
         self._fallback = fallback
@@ -113,7 +125,7 @@ class Engine:
         free = max(0, lanes - self._busy_lanes(now))
         snapshot = Snapshot(
             wall_ts=now,
-            queries=tuple(self._queries[key].view(now) for key in sorted(self._queries)),
+            queries=self._views_at(now),
             lanes=lanes,
             lanes_free=free,
             cores=report.cores,
@@ -131,6 +143,25 @@ class Engine:
             enforce=self.policy.enforces,
             wake_after_s=min(_LONGEST_WAKE_S, max(_SHORTEST_WAKE_S, wake - now)),
         )
+
+    def _views_at(self, now: float) -> tuple[QueryView, ...]:
+        readers: dict[str, list[str]] = {}
+        for key in sorted(self._queries):
+            last = self._queries[key].last_batch
+            for place in last.reads if last is not None else ():
+                readers.setdefault(place, []).append(key)
+
+        def downstream(state: QueryState) -> tuple[str, ...]:
+            written = state.last_batch.writes if state.last_batch is not None else None
+            return tuple(readers.get(written, ())) if written is not None else ()
+
+        return tuple(self._queries[key].view(now, downstream(self._queries[key])) for key in sorted(self._queries))
+
+    def _measured(self, snapshot: Snapshot) -> Snapshot:
+        needs = getattr(self.policy, "needs", ())
+        if not needs or self._metrics is None:
+            return snapshot
+        return replace(snapshot, metrics=self._metrics(snapshot, needs))
 
     def _wake_times(self, choices: dict[str, Choice]) -> Iterator[float]:
         for choice in choices.values():
@@ -191,7 +222,7 @@ class Engine:
     def _ask(self, snapshot: Snapshot) -> dict[str, Choice]:
         """The policy's choices, or the fallback's for this step if the policy raises or talks nonsense."""
         try:
-            choices = _checked(self.policy.decide(snapshot), snapshot)
+            choices = _checked(self.policy.decide(self._measured(snapshot)), snapshot)
             self._troubled = False
             return choices
         except Exception as error:

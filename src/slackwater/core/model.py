@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from slackwater.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 Knob = Literal["cost", "balanced", "latency"]
 WatermarkPolicy = Literal["min", "max"]
@@ -112,6 +115,8 @@ class BatchReport:
     state_bytes: int = 0
     backlog_rows: int | None = None
     limited: bool = False
+    reads: tuple[str, ...] = ()
+    writes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,7 @@ class QueryView:
     unsure that is, and swm_sure_wall_ts the same at the configured confidence. For a query without windows these
     stand for its target: the wall time by which its oldest waiting row should have been taken. sweep_pending says that
     one more batch would emit a window that ended at pending_end_event_ts; window_end_event_ts is the one after it.
+    downstream names the queries that read what this one writes.
     """
 
     key: str
@@ -181,6 +187,9 @@ class QueryView:
     offsets_wall_ts: float = 0.0
     sweep_pending: bool = False
     pending_end_event_ts: float | None = None
+    selectivity: float = 1.0
+    state_bytes: int = 0
+    downstream: tuple[str, ...] = ()
     slide_s: float | None = None
     awaited: bool = False
     priority_class: int = 0
@@ -198,13 +207,17 @@ class QueryView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All queries at one instant, in a fixed order (by key)."""
+    """All queries at one instant, in a fixed order (by key).
+
+    `metrics` has a column for each metric that the policy declared in `needs`, with a value for each query in order.
+    """
 
     wall_ts: float
     queries: tuple[QueryView, ...]
     lanes: int
     lanes_free: int
     cores: int
+    metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +239,8 @@ class Choice:
 class Policy(Protocol):
     """Decides which waiting queries should get a turn. Must not keep queries it was not told about.
 
-    `enforces` is False for a policy that only watches.
+    `enforces` is False for a policy that only watches. A policy may declare `needs`, a tuple of metric names that it
+    wants to find in the snapshot.
     """
 
     name: str

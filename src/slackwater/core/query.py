@@ -10,6 +10,7 @@ from slackwater.core.model import BatchReport, QueryFacts, QueryReport, QueryVie
 from slackwater.core.swm import Arrival, SwmEstimator
 
 _RATE_MEMORY_S = 20.0
+_ROWS_MEMORY = 0.9
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
 _LOST_GRANT_S = 1.0
@@ -41,6 +42,8 @@ class QueryState:
         self.last_batch: BatchReport | None = None
         self.rows_per_s = 0.0
         self.last_latency_s: float | None = None
+        self.rows_in = 0.0
+        self.rows_out = 0.0
         self.batches_seen = 0
         self.tasks_seen_wall_ts = now_wall_ts
         self._target_latency_s = facts.options.target_latency_s or target_latency_s
@@ -64,6 +67,8 @@ class QueryState:
         previous = self.last_batch
         self.batches_seen += 1
         self.cost.observe(batch.rows, batch.duration_s)
+        self.rows_in = _ROWS_MEMORY * self.rows_in + batch.rows
+        self.rows_out = _ROWS_MEMORY * self.rows_out + batch.rows_out
         self._progress_wall_ts = batch.offsets_wall_ts
         if previous is not None:
             span_s = batch.offsets_wall_ts - previous.offsets_wall_ts
@@ -198,7 +203,7 @@ class QueryState:
         awaited = self.report is not None and self.report.awaited
         return max(spaced, 0.0 if awaited or self.sweep_pending else self._retry_wall_ts)
 
-    def view(self, now_wall_ts: float) -> QueryView:
+    def view(self, now_wall_ts: float, downstream: tuple[str, ...] = ()) -> QueryView:
         report = self.report
         waiting = bool(report and report.waiting and self.turn is None)
         end = self.next_window_end()
@@ -232,6 +237,9 @@ class QueryState:
             offsets_wall_ts=self._progress_wall_ts,
             sweep_pending=pending,
             pending_end_event_ts=self.pending_end() if pending else None,
+            selectivity=self.rows_out / self.rows_in if self.rows_in else 1.0,
+            state_bytes=self.last_batch.state_bytes if self.last_batch else 0,
+            downstream=downstream,
             slide_s=min((window.slide_s for window in self.facts.windows), default=None),
             awaited=bool(report and report.awaited),
             priority_class=self.facts.options.priority_class,

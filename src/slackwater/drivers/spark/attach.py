@@ -15,8 +15,7 @@ from slackwater.drivers.spark.bridge import SparkBridge, first_line
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
 from slackwater.errors import AttachError, ConfigurationError
-from slackwater.policies.registry import create
-from slackwater.policies.round_robin import RoundRobin
+from slackwater.policies.assembly import engine_for
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -77,10 +76,11 @@ def attach(
     if not 0.5 <= watchdog_s <= 60:
         raise ConfigurationError(f"watchdog_s={watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
     options = _check_options(queries)
-    chosen = create(policy, knob=knob)
     settings = EngineSettings(
         lanes=lanes, max_wait_s=max_wait_s, target_latency_s=target_latency_s, confidence=confidence
     )
+    engine = engine_for(policy, settings, knob=knob)
+    chosen = engine.policy
     marker = _ATTACHED_PROPERTY + spark.sparkContext.applicationId
     system = spark._jvm.java.lang.System  # noqa: SLF001 - PySpark has no public door to the JVM
     if system.getProperty(marker) is not None:
@@ -99,7 +99,7 @@ def attach(
         system.clearProperty(marker)
         restore(spark, tuned)
 
-    return Handle(bridge, Engine(chosen, RoundRobin(), settings), released)
+    return Handle(bridge, engine, released)
 
 
 class Handle:

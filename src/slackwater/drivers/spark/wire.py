@@ -6,6 +6,7 @@ What one query says in a way that nobody understands is left out, and noted: it 
 from __future__ import annotations
 
 import logging
+import re
 from datetime import datetime
 from typing import Any
 
@@ -47,7 +48,13 @@ class _StateOperator(msgspec.Struct):
     memoryUsedBytes: int = 0  # noqa: N815
 
 
+class _Sink(msgspec.Struct):
+    description: str = ""
+    numOutputRows: int = -1  # noqa: N815
+
+
 class _Source(msgspec.Struct):
+    description: str = ""
     endOffset: Any = None  # noqa: N815
     latestOffset: Any = None  # noqa: N815
     metrics: dict[str, str] | None = None
@@ -61,6 +68,7 @@ class _Progress(msgspec.Struct):
     eventTime: dict[str, str] = msgspec.field(default_factory=dict)  # noqa: N815
     stateOperators: list[_StateOperator] = msgspec.field(default_factory=list)  # noqa: N815
     sources: list[_Source] = msgspec.field(default_factory=list)
+    sink: _Sink = msgspec.field(default_factory=_Sink)
 
 
 class _Batch(msgspec.Struct):
@@ -96,6 +104,8 @@ class JvmReport(msgspec.Struct):
     cpu_ns: int = 0
     notes: list[str] = msgspec.field(default_factory=list)
 
+
+_PLACE = re.compile(r"^(?:File\w*|Delta\w*)\[(.+)\]$")
 
 decode = msgspec.json.Decoder(JvmReport).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
@@ -179,14 +189,29 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
         rows=progress.numInputRows,
         watermark_event_ts=timestamp(watermark) if watermark else 0.0,
         inputs=inputs,
-        rows_out=batch.operators[0].rows if batch.operators else 0,
+        rows_out=_rows_out(batch, progress),
         state_rows=sum(operator.numRowsTotal for operator in progress.stateOperators),
         state_bytes=sum(operator.memoryUsedBytes for operator in progress.stateOperators),
         backlog_rows=_backlog(progress.sources),
         limited=any(
             source.latestOffset is not None and source.latestOffset != source.endOffset for source in progress.sources
         ),
+        reads=tuple(place for source in progress.sources if (place := place_of(source.description)) is not None),
+        writes=place_of(progress.sink.description),
     )
+
+
+def place_of(description: str) -> str | None:
+    """Where a source reads or a sink writes, as Spark describes it: `FileStreamSource[file:/a]`, `DeltaSink[/b]`."""
+    match = _PLACE.search(description)
+    return match[1].rstrip("/") if match else None
+
+
+def _rows_out(batch: _Batch, progress: _Progress) -> int:
+    """As the sink counts them; a sink that does not is asked through the plan's topmost operator."""
+    if progress.sink.numOutputRows >= 0:
+        return progress.sink.numOutputRows
+    return batch.operators[0].rows if batch.operators else 0
 
 
 def _backlog(sources: list[_Source]) -> int | None:

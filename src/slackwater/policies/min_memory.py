@@ -1,0 +1,26 @@
+"""Least memory (after Aurora): sweeps first, then the most state that a turn may free, a second of work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slackwater.policies.ranking import ranked
+
+if TYPE_CHECKING:
+    from slackwater.core.model import Choice, Snapshot
+
+
+class MinMemory:
+    """Sweeps first, then the most state bytes a second of work."""
+
+    name = "min-memory"
+    enforces = True
+    needs = ("state-bytes", "turn-cost-s")
+
+    def decide(self, snapshot: Snapshot) -> list[Choice]:
+        state, cost = snapshot.metrics["state-bytes"], snapshot.metrics["turn-cost-s"]
+        return ranked(
+            snapshot,
+            lambda i, query: (not query.sweep_pending, -state[i] / max(cost[i], 1e-6)),
+            lambda i: f"holds {state[i] / 1e6:.1f} MB of state",
+        )
