@@ -15,6 +15,7 @@ from cyclopts import App, Parameter
 from slackwater import __version__
 from slackwater.bench.commands import bench_ysb
 from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.sim.commands import sim
 
 app = App(
     name="slackwater",
@@ -24,6 +25,7 @@ app = App(
 bench = App(name="bench", help="Measure policies against plain Spark, each in a fresh Spark process.")
 app.command(bench)
 bench.command(bench_ysb, name="ysb")
+app.command(sim)
 
 
 @app.command

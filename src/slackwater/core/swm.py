@@ -2,12 +2,7 @@
 
 Spark's watermark is `max(event time) − delay`, so a window closes once an event at or past `end + delay` can be
 read. Each data batch tells the lag of the maximum: the wall time at which it fixed its offsets minus the largest
-event time it saw. Per epoch (the span between two sweeps) the mean μ and mean square χ of the lag are kept, over
-the last h epochs:
-
-    E[w] = deadline + mean(μ)          Var[w] = (mean(χ) − mean(μ)²)·(1 + 1/m)
-
-The variance is that of a new observation: the paper's Eq. 6 is that of a mean and shrinks to nothing.
+event time it saw. The lag takes the place of the paper's event delays (`epochs.py`): E[w] = deadline + E[lag].
 
 Sources that let rows arrive in clumps (a file a minute, a rate source's whole seconds, a producer's linger) get a
 sharper answer: maxima that differ by multiples of one step say exactly which clump brings the deadline, and what
@@ -22,9 +17,10 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 
+from slackwater.core.epochs import Delay, EpochHistory
+
 _MIN_STEP_S = 0.2
 _MIN_CLUMP_SAMPLES = 4
-_FIRST_SIGMA_S = 0.5
 _MARGIN_S = 0.02
 _CLOSE_S = 0.05
 _FORGET = 0.99
@@ -42,19 +38,12 @@ class SwmEstimator:
     """Learns one input stream's lag; answers when an event time can be read."""
 
     def __init__(self, history: int = 400) -> None:
-        self._means: deque[float] = deque(maxlen=history)
-        self._squares: deque[float] = deque(maxlen=history)
-        self._count = 0
-        self._sum = 0.0
-        self._sum_squares = 0.0
+        self._lags = EpochHistory(history)
         self._clumps = _Clumps()
 
     def observe(self, offsets_wall_ts: float, max_event_ts: float) -> None:
         """One data batch: its offsets were fixed at this wall time, and this was its largest event time."""
-        lag_s = offsets_wall_ts - max_event_ts
-        self._count += 1
-        self._sum += lag_s
-        self._sum_squares += lag_s * lag_s
+        self._lags.add(offsets_wall_ts - max_event_ts)
         self._clumps.observe(offsets_wall_ts, max_event_ts)
 
     def missed(self, offsets_wall_ts: float, event_ts: float) -> None:
@@ -62,25 +51,10 @@ class SwmEstimator:
         self._clumps.missed(offsets_wall_ts, event_ts)
 
     def end_epoch(self) -> None:
-        """A watermark swept a window: what was seen since the last sweep becomes one epoch of the history."""
-        if self._count:
-            self._means.append(self._sum / self._count)
-            self._squares.append(self._sum_squares / self._count)
-            self._count, self._sum, self._sum_squares = 0, 0.0, 0.0
+        self._lags.end_epoch()
 
-    def lag(self) -> Arrival:
-        """Mean and deviation of the lag itself (`wall_ts` holds a duration)."""
-        means, squares = list(self._means), list(self._squares)
-        if self._count:
-            means.append(self._sum / self._count)
-            squares.append(self._sum_squares / self._count)
-        if not means:
-            return Arrival(0.0, _FIRST_SIGMA_S)
-        epochs = len(means)
-        mean = math.fsum(means) / epochs
-        variance = max(0.0, math.fsum(squares) / epochs - mean * mean) * (1 + 1 / epochs)
-        sigma = math.sqrt(variance)
-        return Arrival(mean, max(sigma, _FIRST_SIGMA_S / (epochs + 1)))
+    def lag(self) -> Delay:
+        return self._lags.delay()
 
     def arrival(self, event_ts: float) -> Arrival:
         """When an event at this event time, or the first one past it, is expected to be readable."""
@@ -88,7 +62,7 @@ class SwmEstimator:
         if clump is not None:
             return clump
         lag = self.lag()
-        return Arrival(event_ts + lag.wall_ts, lag.sigma_s)
+        return Arrival(event_ts + lag.mean_s, lag.sigma_s)
 
 
 class _Clumps:

@@ -1,0 +1,1 @@
+"""Experiments in virtual time: the same core, exact from seed and commit."""
