@@ -145,17 +145,17 @@ class Engine:
         )
 
     def _views_at(self, now: float) -> tuple[QueryView, ...]:
+        states = [self._queries[key] for key in sorted(self._queries)]
         readers: dict[str, list[str]] = {}
-        for key in sorted(self._queries):
-            last = self._queries[key].last_batch
-            for place in last.reads if last is not None else ():
-                readers.setdefault(place, []).append(key)
-
-        def downstream(state: QueryState) -> tuple[str, ...]:
-            written = state.last_batch.writes if state.last_batch is not None else None
-            return tuple(readers.get(written, ())) if written is not None else ()
-
-        return tuple(self._queries[key].view(now, downstream(self._queries[key])) for key in sorted(self._queries))
+        for state in states:
+            for place in state.last_batch.reads if state.last_batch is not None else ():
+                readers.setdefault(place, []).append(state.facts.key)
+        if not readers:
+            return tuple(state.view(now) for state in states)
+        written = [state.last_batch.writes if state.last_batch is not None else None for state in states]
+        return tuple(
+            state.view(now, tuple(readers.get(place or "", ()))) for state, place in zip(states, written, strict=True)
+        )
 
     def _measured(self, snapshot: Snapshot) -> Snapshot:
         needs = getattr(self.policy, "needs", ())

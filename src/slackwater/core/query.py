@@ -29,6 +29,19 @@ class Turn:
     aim_event_ts: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Outlook:
+    """What follows from the last batch and the watermark to come, and from nothing else; kept until one changes.
+
+    arrival is None where nothing is known yet.
+    """
+
+    end_event_ts: float | None
+    pending: bool
+    pending_end_event_ts: float | None = None
+    arrival: Arrival | None = None
+
+
 class QueryState:
     """Mutable, owned by the engine. Nothing outside keeps a reference."""
 
@@ -50,6 +63,8 @@ class QueryState:
         self._sigmas = sigmas
         self._inputs: list[SwmEstimator] = [SwmEstimator() for _ in facts.input_delays_s]
         self._maxima_event_ts = [_NEVER_EVENT_TS for _ in facts.input_delays_s]
+        self._outlook: _Outlook | None = None
+        self._slide_s = min((window.slide_s for window in facts.windows), default=None)
         self._fruitless_turns = 0
         self._retry_wall_ts = 0.0
         self._progress_wall_ts = now_wall_ts
@@ -57,7 +72,10 @@ class QueryState:
     # ---- learning ---------------------------------------------------------------------------------------------
 
     def observe(self, report: QueryReport, now_wall_ts: float) -> None:
+        before = self.report
         self.report = report
+        if report.batches or before is None or before.next_watermark_event_ts != report.next_watermark_event_ts:
+            self._outlook = None
         if report.running_tasks > 0 or report.waiting:
             self.tasks_seen_wall_ts = now_wall_ts
         for batch in report.batches:
@@ -121,6 +139,7 @@ class QueryState:
     def end_turn(self, now_wall_ts: float) -> None:
         """The granted batches are over: did they find what they were sent for?"""
         turn, self.turn = self.turn, None
+        self._outlook = None
         if turn is None or self.report is None:
             return
         if self._fruitful(turn):
@@ -163,23 +182,33 @@ class QueryState:
     @property
     def sweep_pending(self) -> bool:
         """The next batch's watermark passes a window that the last batch's did not: one more batch emits."""
-        if self.last_batch is None or not self.facts.emits_at_sweep:
-            return False
-        applied, following = self.last_batch.watermark_event_ts, self.next_watermark_event_ts
-        if following <= applied:
-            return False
-        if applied <= _NEVER_EVENT_TS and not self.facts.windows:
-            return self.facts.stateful
-        end = self.facts.next_window_end(applied)
-        return self.facts.stateful if end is None else end <= following
-
-    def pending_end(self) -> float | None:
-        return self.facts.next_window_end(self.last_batch.watermark_event_ts) if self.last_batch else None
+        return self.outlook().pending
 
     def next_window_end(self) -> float | None:
-        if self.next_watermark_event_ts <= _NEVER_EVENT_TS:
-            return None
-        return self.facts.next_window_end(self.next_watermark_event_ts)
+        return self.outlook().end_event_ts
+
+    def outlook(self) -> _Outlook:
+        if self._outlook is None:
+            self._outlook = self._look_ahead()
+        return self._outlook
+
+    def _look_ahead(self) -> _Outlook:
+        following = self.next_watermark_event_ts
+        end = self.facts.next_window_end(following) if following > _NEVER_EVENT_TS else None
+        if self.last_batch is None:
+            return _Outlook(end, pending=False)
+        applied = self.last_batch.watermark_event_ts
+        pending_end = self.facts.next_window_end(applied)
+        pending = following > applied and self.facts.emits_at_sweep
+        if pending:
+            pending = self.facts.stateful if pending_end is None else pending_end <= following
+        if end is not None:
+            arrival = self.swm_arrival(end)
+        elif self.windowed:
+            arrival = None
+        else:
+            arrival = Arrival(self._progress_wall_ts + self._target_latency_s, 0.0)
+        return _Outlook(end, pending, pending_end if pending else None, arrival)
 
     def swm_arrival(self, window_end_event_ts: float) -> Arrival:
         """Under Spark's min policy the last input decides, under max the first."""
@@ -204,28 +233,22 @@ class QueryState:
         return max(spaced, 0.0 if awaited or self.sweep_pending else self._retry_wall_ts)
 
     def view(self, now_wall_ts: float, downstream: tuple[str, ...] = ()) -> QueryView:
-        report = self.report
-        waiting = bool(report and report.waiting and self.turn is None)
-        end = self.next_window_end()
-        pending = self.sweep_pending and self.turn is None
-        if self.last_batch is None or (self.windowed and end is None):
-            # Nothing known yet: due since it began to wait.
-            since = report.since_wall_ts if report else now_wall_ts
-            arrival = Arrival(since, 0.0)
-        elif end is not None:
-            arrival = self.swm_arrival(end)
-        else:
-            arrival = Arrival(self._progress_wall_ts + self._target_latency_s, 0.0)
+        report, outlook = self.report, self.outlook()
+        waiting = report is not None and report.waiting and self.turn is None
+        since = report.since_wall_ts if report is not None else now_wall_ts
+        # Where nothing is known yet, it is due since it began to wait.
+        arrival = outlook.arrival or Arrival(since, 0.0)
         sure = arrival.wall_ts + self._sigmas * arrival.sigma_s
+        pending = outlook.pending and self.turn is None
         retry = self._retry_wall_ts
         return QueryView(
             key=self.facts.key,
             name=self.facts.name,
             stage=self.stage,
             eligible=waiting and self.facts.gated and now_wall_ts >= self.eligible_from_wall_ts(),
-            waiting_since_wall_ts=report.since_wall_ts if report else now_wall_ts,
+            waiting_since_wall_ts=since,
             last_turn_wall_ts=self.last_turn_wall_ts,
-            window_end_event_ts=end,
+            window_end_event_ts=outlook.end_event_ts,
             swm_wall_ts=max(arrival.wall_ts, retry),
             swm_sigma_s=arrival.sigma_s,
             swm_sure_wall_ts=max(sure, retry),
@@ -236,12 +259,12 @@ class QueryState:
             backlog_rows=self.backlog_rows(now_wall_ts),
             offsets_wall_ts=self._progress_wall_ts,
             sweep_pending=pending,
-            pending_end_event_ts=self.pending_end() if pending else None,
+            pending_end_event_ts=outlook.pending_end_event_ts if pending else None,
             selectivity=self.rows_out / self.rows_in if self.rows_in else 1.0,
             state_bytes=self.last_batch.state_bytes if self.last_batch else 0,
             downstream=downstream,
-            slide_s=min((window.slide_s for window in self.facts.windows), default=None),
-            awaited=bool(report and report.awaited),
+            slide_s=self._slide_s,
+            awaited=report is not None and report.awaited,
             priority_class=self.facts.options.priority_class,
             deadline_s=self.facts.options.deadline,
         )
