@@ -179,3 +179,23 @@ def test_a_stateless_query_under_adaptive_execution_tells_its_event_times(
     query = start(feed.stream(spark).withWatermark("ts", "3 seconds").repartition(2))
     query.processAllAvailable()
     assert overheard.inputs(query) == [(3.0, 1, now - 4)]
+
+
+def test_a_query_that_reads_what_another_one_writes_is_found_downstream_of_it(
+    spark: Any, attach: Callable[..., Handle], feed: Feed, tmp_path: Path
+):
+    handle = attach(policy="hr")
+    table = tmp_path / "bronze"
+    feed.put([(1.0, "a", 1), (2.0, "b", 2)])
+    bronze = feed.stream(spark).writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "ck"))
+    first = bronze.queryName("bronze").start(str(table))
+    first.processAllAvailable()
+    silver = spark.readStream.schema("ts timestamp, k string, v long").parquet(str(table))
+    second = start(silver, name="silver")
+    second.processAllAvailable()
+
+    def downstream() -> dict[str, tuple[str, ...]]:
+        return {view.name: view.downstream for view in handle._engine.views}
+
+    eventually(lambda: downstream().get("bronze") == (str(second.runId),))
+    assert downstream()["silver"] == ()

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from slackwater.core.history import Entry, History
@@ -91,7 +92,7 @@ class Engine:
         self.history = History(self.settings.history)
         self._fallback = fallback
         self._queries: dict[str, QueryState] = {}
-        self._sigmas = _normal_quantile(self.settings.confidence)
+        self._sigmas = NormalDist().inv_cdf(self.settings.confidence)
         self._troubled = False
         self._told_wall_ts = -math.inf
         self._views: tuple[QueryView, ...] = ()
@@ -321,13 +322,3 @@ def _checked(choices: list[Choice], snapshot: Snapshot) -> dict[str, Choice]:
             raise ValueError(f"the policy wants to wake for query {choice.key!r} at {choice.wake_wall_ts!r}")
         out[choice.key] = choice
     return out
-
-
-def _normal_quantile(share: float) -> float:
-    """Standard deviations that cover a share of a normal distribution from below (bisection on erf)."""
-    low, high = 0.0, 10.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        below = 0.5 * (1 + math.erf(middle / math.sqrt(2)))
-        low, high = (middle, high) if below < share else (low, middle)
-    return low
