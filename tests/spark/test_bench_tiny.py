@@ -13,6 +13,10 @@ from slackwater.bench.model import BenchPlan, BenchResult, RunSettings, RunSpec
 class ToFile(Listener):
     def __init__(self, file):
         self.file = file
+        self.live = []
+
+    def state(self, spec, state):
+        self.live += [(spec.policy, row) for row in state.get("queries", [])]
 
     def result(self, result):
         write_result(result, self.file)
@@ -33,9 +37,10 @@ def test_a_tiny_benchmark_emits_every_window_with_the_counts_of_the_oracle(tmp_p
         phases="spread",
         payload="json",
         # A slow machine may need long to emit; a quick one leaves the drain as soon as all is out.
-        settings=RunSettings(heap="1g", warmup_min_s=2.0, warmup_max_s=2.0, steady_span_s=2.0, drain_s=20.0),
+        settings=RunSettings(heap="1g", warmup_min_s=2.0, warmup_max_s=2.0, steady_span_s=2.0, drain_s=20.0, live=True),
     )
-    run_bench(BenchPlan(run, policies=("spark-fair", "klink"), seeds=(0,)), ToFile(file))
+    listener = ToFile(file)
+    run_bench(BenchPlan(run, policies=("spark-fair", "klink"), seeds=(0,)), listener)
     result = msgspec.json.decode(file.read_bytes(), type=BenchResult)
 
     assert result.complete
@@ -53,3 +58,7 @@ def test_a_tiny_benchmark_emits_every_window_with_the_counts_of_the_oracle(tmp_p
     assert (ours.scheduler.decisions or 0) > 0
     assert ours.scheduler.gates_opened == 0
     assert list(tmp_path.iterdir()) == [file]
+    assert {(policy, row["name"]) for policy, row in listener.live} == {
+        (policy, name) for policy in ("spark-fair", "klink") for name in ("ysb_0", "ysb_1")
+    }
+    assert any(row["slack_s"] is not None for policy, row in listener.live if policy == "klink")

@@ -336,7 +336,8 @@ class _Run:
     def _sleep(self, began: float, until_s: float, state: str, of_s: float) -> None:
         """Sleep until `until_s` after `began`, saying now and then how far it is."""
         while (left_s := began + until_s - time.monotonic()) > 0:
-            _report(state, s=round(time.monotonic() - began), of_s=of_s)
+            facts: dict[str, Any] = {"queries": self._live_rows()} if self.spec.settings.live else {}
+            _report(state, s=round(time.monotonic() - began), of_s=of_s, **facts)
             if self.handle is not None:
                 self.decisions.append((_now_ms(), self.handle.stats().decisions))
             time.sleep(min(left_s, 1.0))
