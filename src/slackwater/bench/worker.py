@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from slackwater.bench.measure import Batch, QueryOutcome
     from slackwater.workloads.base import QuerySpec, RunningQuery, Workload
 
-_LIVE_BATCHES = 12
+_LIVE_BATCHES = 120
 
 
 @dataclass(frozen=True)
