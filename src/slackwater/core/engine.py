@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from slackwater.core.history import Entry, History
-from slackwater.core.model import Choice, Commands, Grant, Policy, Report, Snapshot, Stage
+from slackwater.core.model import Choice, Commands, Grant, Memory, Policy, Report, Snapshot, Stage
 from slackwater.core.query import QueryState, Turn
 from slackwater.errors import ConfigurationError
 
@@ -67,7 +67,7 @@ class _Want:
     order: tuple[int, int, float, str]
     key: str
     reason: str
-    sweep: bool = True
+    choice: Choice | None = None
 
 
 Metrics = Callable[[Snapshot, Iterable[str]], Mapping[str, Sequence[float]]]
@@ -115,6 +115,12 @@ class Engine:
     def story(self, key: str | None = None, limit: int = 50) -> list[Entry]:
         return self.history.recent(key, limit)
 
+    def switch(self, policy: Policy, now_wall_ts: float) -> None:
+        """Another policy from the next step on; turns that run are finished, what was learnt stays."""
+        self.history.add(now_wall_ts, "switched", "", f"from {self.policy.name} to {policy.name}")
+        self.policy = policy
+        self._troubled = False
+
     # ---- one step ---------------------------------------------------------------------------------------------
 
     def step(self, report: Report) -> Commands:
@@ -123,13 +129,14 @@ class Engine:
         grants: list[Grant] = []
         self._advance_turns(report, grants)
         lanes = report.cores if self.settings.lanes == "auto" else self.settings.lanes
-        free = max(0, lanes - self._busy_lanes(now))
+        free = self._free_lanes(lanes, now)
         snapshot = Snapshot(
             wall_ts=now,
             queries=self._views_at(now),
             lanes=lanes,
-            lanes_free=free,
+            lanes_free=len(free),
             cores=report.cores,
+            memory=self._memory(report),
         )
         self._views = snapshot.queries
         choices = self._ask(snapshot)
@@ -141,6 +148,7 @@ class Engine:
         return Commands(
             grants=tuple(grants),
             urgencies=self._urgencies(choices),
+            freeing=frozenset(key for key, choice in choices.items() if choice.freeing),
             enforce=self.policy.enforces,
             wake_after_s=min(_LONGEST_WAKE_S, max(_SHORTEST_WAKE_S, wake - now)),
         )
@@ -158,9 +166,16 @@ class Engine:
             state.view(now, tuple(readers.get(place or "", ()))) for state, place in zip(states, written, strict=True)
         )
 
+    def _memory(self, report: Report) -> Memory | None:
+        """The heap as the last collection left it, and at least what the state stores hold."""
+        if report.heap_max_bytes <= 0:
+            return None
+        state = sum(query.last_batch.state_bytes for query in self._queries.values() if query.last_batch is not None)
+        return Memory(max(report.heap_live_bytes, state), report.heap_max_bytes)
+
     def _measured(self, snapshot: Snapshot) -> Snapshot:
         needs = getattr(self.policy, "needs", ())
-        if not needs or self._metrics is None:
+        if not needs or self._metrics is None or not _asks(self.policy, snapshot):
             return snapshot
         return replace(snapshot, metrics=self._metrics(snapshot, needs))
 
@@ -171,7 +186,12 @@ class Engine:
         for state in self._queries.values():
             if state.turn is None:
                 yield state.eligible_from_wall_ts()
-                yield state.last_turn_wall_ts + self.settings.max_wait_s + _SHORTEST_WAKE_S
+                yield state.last_turn_wall_ts + self._max_wait_s + _SHORTEST_WAKE_S
+
+    @property
+    def _max_wait_s(self) -> float:
+        own = getattr(self.policy, "max_wait_s", None)
+        return self.settings.max_wait_s if own is None else float(own)
 
     def _observe(self, report: Report) -> None:
         now = report.wall_ts
@@ -205,20 +225,25 @@ class Engine:
             if turn is None or seen is None or not seen.waiting or seen.wait_no <= turn.wait_no:
                 continue
             if turn.stage is Stage.DATA and turn.sweep and state.sweep_pending and not report.gates_open:
-                self._grant(state, Stage.SWEEP, now, "the watermark has passed a window: emit it", grants)
+                self._grant(state, Stage.SWEEP, now, "the watermark has passed a window: emit it", turn.lane, grants)
+            elif turn.stage is Stage.DATA and turn.batches > 1 and state.has_more and not report.gates_open:
+                more = Choice(state.facts.key, True, 0.0, "", sweep=turn.sweep, batches=turn.batches - 1)
+                self._grant(state, Stage.DATA, now, "its turn goes on: more rows wait", turn.lane, grants, more)
             else:
                 state.end_turn(now)
 
-    def _busy_lanes(self, now: float) -> int:
-        busy = 0
+    def _free_lanes(self, lanes: int, now: float) -> list[int]:
+        """Lane numbers without a turn; one whose turn outlived its lease is free again."""
+        busy = set()
         for state in self._queries.values():
             turn = state.turn
             if turn is None:
                 continue
             overdue = now - turn.granted_wall_ts > max(self.settings.lease_s, 5 * turn.expected_s)
             idle = now - max(state.tasks_seen_wall_ts, turn.granted_wall_ts) > self.settings.idle_lease_s
-            busy += not (overdue or idle)
-        return busy
+            if not (overdue or idle):
+                busy.add(turn.lane)
+        return [lane for lane in range(lanes) if lane not in busy][: max(0, lanes - len(busy))]
 
     def _ask(self, snapshot: Snapshot) -> dict[str, Choice]:
         """The policy's choices, or the fallback's for this step if the policy raises or talks nonsense."""
@@ -243,15 +268,23 @@ class Engine:
                 )
             return _checked(self._fallback.decide(snapshot), snapshot)
 
-    def _grant_turns(self, snapshot: Snapshot, choices: dict[str, Choice], free: int, grants: list[Grant]) -> None:
+    def _grant_turns(
+        self, snapshot: Snapshot, choices: dict[str, Choice], free: list[int], grants: list[Grant]
+    ) -> None:
         now = snapshot.wall_ts
         wanted = sorted(self._wanted(snapshot, choices), key=lambda want: want.order)
         for want in wanted:
             if want.key not in self._planned:
                 self._planned.add(want.key)
                 self.history.add(now, "planned", want.key, f"a turn: {want.reason}")
-        for want in wanted[:free]:
-            self._grant(self._queries[want.key], Stage.DATA, now, want.reason, grants, sweep=want.sweep)
+        for want in wanted:
+            if not free:
+                return
+            asked = want.choice.lane if want.choice is not None else None
+            lane = free[0] if asked is None else asked % snapshot.lanes
+            if lane in free:
+                free.remove(lane)
+                self._grant(self._queries[want.key], Stage.DATA, now, want.reason, lane, grants, want.choice)
 
     def _wanted(self, snapshot: Snapshot, choices: dict[str, Choice]) -> Iterator[_Want]:
         """Whoever waited too long, then whoever somebody awaits, then by class as the policy says."""
@@ -260,14 +293,14 @@ class Engine:
             waited_s = snapshot.wall_ts - view.last_turn_wall_ts
             if not view.eligible:
                 continue
-            if waited_s > self.settings.max_wait_s:
-                reason = f"waited {waited_s:.0f} s, the longest allowed is {self.settings.max_wait_s:.0f} s"
+            if waited_s > self._max_wait_s:
+                reason = f"waited {waited_s:.0f} s, the longest allowed is {self._max_wait_s:.0f} s"
                 yield _Want((0, 0, -waited_s, view.key), view.key, reason)
             elif view.awaited:
                 yield _Want((1, 0, 0.0, view.key), view.key, "somebody awaits all its available data")
             elif choice is not None and choice.start:
                 order = (2, view.priority_class, choice.urgency, view.key)
-                yield _Want(order, view.key, choice.reason, choice.sweep)
+                yield _Want(order, view.key, choice.reason, choice)
 
     def _grant(
         self,
@@ -275,9 +308,9 @@ class Engine:
         stage: Stage,
         now: float,
         reason: str,
+        lane: int,
         grants: list[Grant],
-        *,
-        sweep: bool = True,
+        choice: Choice | None = None,
     ) -> None:
         seen = state.report
         if seen is None:
@@ -287,7 +320,8 @@ class Engine:
         expected = state.cost.sweep_s if stage is Stage.SWEEP else state.cost.batch_s(rows)
         due = stage is Stage.DATA and state.view(now).swm_sure_wall_ts <= now
         aim = state.next_window_end() if due else None
-        state.begin_turn(Turn(stage, now, seen.wait_no, expected, sweep, aim))
+        sweep, batches = (choice.sweep, choice.batches) if choice is not None else (True, 1)
+        state.begin_turn(Turn(stage, now, seen.wait_no, expected, sweep, aim, lane, batches))
         grants.append(Grant(key, seen.wait_no, stage, reason))
         self._reasons[key] = reason
         self._planned.discard(key)
@@ -306,6 +340,12 @@ class Engine:
         return out
 
 
+def _asks(policy: Policy, snapshot: Snapshot) -> bool:
+    """Whether the policy will look at this snapshot; one with a period of its own may not."""
+    asks = getattr(policy, "asks", None)
+    return asks is None or bool(asks(snapshot))
+
+
 def _checked(choices: list[Choice], snapshot: Snapshot) -> dict[str, Choice]:
     known = {view.key for view in snapshot.queries}
     out: dict[str, Choice] = {}
@@ -320,5 +360,9 @@ def _checked(choices: list[Choice], snapshot: Snapshot) -> dict[str, Choice]:
             raise ValueError(f"the policy gave query {choice.key!r} the urgency {choice.urgency!r}")
         if choice.wake_wall_ts is not None and not math.isfinite(choice.wake_wall_ts):
             raise ValueError(f"the policy wants to wake for query {choice.key!r} at {choice.wake_wall_ts!r}")
+        if choice.lane is not None and choice.lane < 0:
+            raise ValueError(f"the policy gave query {choice.key!r} the lane {choice.lane!r}; they count from 0")
+        if choice.batches < 1:
+            raise ValueError(f"the policy gave query {choice.key!r} a turn of {choice.batches!r} batches")
         out[choice.key] = choice
     return out

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["planned", "requested", "observed", "trouble"]
+Kind = Literal["planned", "requested", "observed", "trouble", "switched"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,11 +92,16 @@ class QueryFacts:
 
 @dataclass(frozen=True, slots=True)
 class InputMaximum:
-    """The largest event time that one watermarked input of a batch saw, and its rows."""
+    """The largest event time that one watermarked input of a batch saw, and its rows.
+
+    `delays` where the source tells when each row was ingested: number of rows, and the sums of their delays (ingestion
+    minus event time), of the squares and of the cubes.
+    """
 
     delay_s: float
     rows: int
     max_event_ts: float | None
+    delays: tuple[int, float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,10 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """Where one query stands now."""
+    """Where one query stands now.
+
+    freeable_bytes: the memory that running it now would free, where the driver knows; else it follows from its state.
+    """
 
     key: str
     alive: bool
@@ -131,6 +139,7 @@ class QueryReport:
     next_watermark_event_ts: float | None
     running_tasks: int = 0
     awaited: bool = False
+    freeable_bytes: float | None = None
     batches: tuple[BatchReport, ...] = ()
     facts: QueryFacts | None = None
 
@@ -166,7 +175,8 @@ class QueryView:
     unsure that is, and swm_sure_wall_ts the same at the configured confidence. For a query without windows these
     stand for its target: the wall time by which its oldest waiting row should have been taken. sweep_pending says that
     one more batch would emit a window that ended at pending_end_event_ts; window_end_event_ts is the one after it.
-    downstream names the queries that read what this one writes.
+    downstream names the queries that read what this one writes. freeable_bytes is the memory that a turn now would give
+    back: state that its sweep evicts, or, in an engine that holds queued rows, what they shrink to (Klink's p_k^q).
     """
 
     key: str
@@ -189,6 +199,7 @@ class QueryView:
     pending_end_event_ts: float | None = None
     selectivity: float = 1.0
     state_bytes: int = 0
+    freeable_bytes: float = 0.0
     downstream: tuple[str, ...] = ()
     slide_s: float | None = None
     awaited: bool = False
@@ -206,6 +217,14 @@ class QueryView:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What the queries hold after collection, and how much there is."""
+
+    used_bytes: float
+    max_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All queries at one instant, in a fixed order (by key).
 
@@ -218,6 +237,7 @@ class Snapshot:
     lanes_free: int
     cores: int
     metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +245,8 @@ class Choice:
     """A policy's word on one query: start it now or not, how urgent it is (less is sooner), and why.
 
     wake_wall_ts says when the policy wants to be asked again if nothing happens before; sweep=False lets the
-    sweep of this turn ride with a later batch.
+    sweep of this turn ride with a later batch; lane is the only lane that may take it (Haren's f), counted from 0;
+    batches is how many data batches the turn may have; freeing says that it should run for memory's sake.
     """
 
     key: str
@@ -234,13 +255,17 @@ class Choice:
     reason: str
     wake_wall_ts: float | None = None
     sweep: bool = True
+    lane: int | None = None
+    batches: int = 1
+    freeing: bool = False
 
 
 class Policy(Protocol):
     """Decides which waiting queries should get a turn. Must not keep queries it was not told about.
 
     `enforces` is False for a policy that only watches. A policy may declare `needs`, a tuple of metric names that it
-    wants to find in the snapshot.
+    wants to find in the snapshot; `period_s`, to be asked no more often than that; and `max_wait_s`, a longest wait
+    of its own.
     """
 
     name: str
@@ -261,9 +286,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """What a driver is asked to enact."""
+    """What a driver is asked to enact. `freeing` are the queries that should run for memory's sake."""
 
     grants: tuple[Grant, ...] = ()
     urgencies: dict[str, float] = field(default_factory=dict)
+    freeing: frozenset[str] = frozenset()
     enforce: bool = True
     wake_after_s: float = 0.5

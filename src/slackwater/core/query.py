@@ -27,6 +27,8 @@ class Turn:
     expected_s: float
     sweep: bool
     aim_event_ts: float | None
+    lane: int = 0
+    batches: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class QueryState:
         self._maxima_event_ts = [_NEVER_EVENT_TS for _ in facts.input_delays_s]
         self._outlook: _Outlook | None = None
         self._slide_s = min((window.slide_s for window in facts.windows), default=None)
+        self._windows_a_row = sum(math.ceil(window.size_s / window.slide_s) for window in facts.windows)
         self._fruitless_turns = 0
         self._retry_wall_ts = 0.0
         self._progress_wall_ts = now_wall_ts
@@ -226,6 +229,33 @@ class QueryState:
         grown = self.rows_per_s * max(0.0, now_wall_ts - self._progress_wall_ts)
         return (known or 0) + grown
 
+    @property
+    def has_more(self) -> bool:
+        """The last batch left rows behind that its source could have given."""
+        batch = self.last_batch
+        return batch is not None and (batch.limited or bool(batch.backlog_rows))
+
+    def freeable_bytes(self, now_wall_ts: float) -> float:
+        """State that a turn now would evict: as many of its open windows as the watermark could have passed by now."""
+        if self.report is not None and self.report.freeable_bytes is not None:
+            return self.report.freeable_bytes
+        batch, slide_s = self.last_batch, self._slide_s
+        if batch is None or slide_s is None or not self.windowed or not batch.state_bytes:
+            return 0.0
+        outlook = self.outlook()
+        first = outlook.pending_end_event_ts or outlook.end_event_ts
+        if first is None:
+            return 0.0
+        newest = max(self._maxima_event_ts, default=_NEVER_EVENT_TS)
+        open_windows = max(1.0, math.ceil((newest - first) / slide_s) + self._windows_a_row)
+        if outlook.pending_end_event_ts is not None:
+            closing = math.floor((self.next_watermark_event_ts - first) / slide_s) + 1
+        elif outlook.arrival is not None and outlook.arrival.wall_ts <= now_wall_ts:
+            closing = math.floor((now_wall_ts - outlook.arrival.wall_ts) / slide_s) + 1
+        else:
+            closing = 0
+        return batch.state_bytes * min(1.0, closing / open_windows)
+
     def eligible_from_wall_ts(self) -> float:
         """The user's own trigger interval is the least spacing between turns; fruitless turns back off."""
         spaced = self.last_turn_wall_ts + self.facts.min_interval_s if self.turns else 0.0
@@ -262,6 +292,7 @@ class QueryState:
             pending_end_event_ts=outlook.pending_end_event_ts if pending else None,
             selectivity=self.rows_out / self.rows_in if self.rows_in else 1.0,
             state_bytes=self.last_batch.state_bytes if self.last_batch else 0,
+            freeable_bytes=self.freeable_bytes(now_wall_ts),
             downstream=downstream,
             slide_s=self._slide_s,
             awaited=report is not None and report.awaited,

@@ -4,6 +4,10 @@ A turn before the sweeping watermark can be read emits nothing and pays a batch'
 waits until its watermark is there with the configured confidence; then the least slack goes first. Preparing
 earlier pays only where the work that piles up, b·rows, outweighs `a`: then one batch is placed to end as the
 watermark arrives, and what is left for the turn itself shrinks geometrically. The knob says how much must pile up.
+Where a batch has no fixed cost (a tuple-at-a-time engine) nobody waits, and the paper's algorithm is what is left.
+
+When memory reaches its bound, the memory manager (3.4) takes over for a while: whoever frees most goes first, ties by
+slack, on half of the lanes, and nobody who frees nothing starts.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import math
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from slackwater.core.memory import MemoryManager
 from slackwater.core.model import Choice
 from slackwater.core.slack import expected_slack
 from slackwater.errors import ConfigurationError
@@ -25,18 +30,22 @@ _PREPARE_ABOVE: dict[str, float] = {"cost": math.inf, "balanced": 2.0, "latency"
 
 
 class Klink:
-    """Least slack first."""
+    """Least slack first; near the memory bound, whoever frees most."""
 
     name = "klink"
     enforces = True
 
-    def __init__(self, knob: Knob = "balanced") -> None:
+    def __init__(self, knob: Knob = "balanced", memory_bound: float | None = 0.75) -> None:
         if knob not in _PREPARE_ABOVE:
             raise ConfigurationError(f"knob={knob!r}: one of {', '.join(_PREPARE_ABOVE)} is needed.")
         self.knob = knob
+        self.manager = MemoryManager(memory_bound) if memory_bound is not None else None
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        return [self._choose(query, snapshot.wall_ts) for query in snapshot.queries]
+        choices = [self._choose(query, snapshot.wall_ts) for query in snapshot.queries]
+        if self.manager is None or not self.manager.rules(snapshot.wall_ts, snapshot.memory):
+            return choices
+        return _freeing(snapshot, choices)
 
     def _choose(self, query: QueryView, now: float) -> Choice:
         sure = query.swm_sure_wall_ts
@@ -50,6 +59,8 @@ class Klink:
             sweep = not self._rides(query, query.window_end_event_ts, now)
             reason = f"its sweeping watermark is due; slack {slack:+.2f} s"
             return Choice(query.key, True, slack, reason, sweep=sweep)
+        if query.batch_cost_s <= 0:
+            return Choice(query.key, True, slack, f"its sweeping watermark is expected in {sure - now:.1f} s")
         prepare = self._prepare_at(query)
         if prepare is not None and now >= prepare:
             return Choice(query.key, True, slack, f"prepares for a watermark in {sure - now:.1f} s")
@@ -95,3 +106,31 @@ class Klink:
             start_s, left_s = x, rho * (fixed + slope * x)
             fixed, slope = a + rho * fixed, rho * slope
         return query.offsets_wall_ts + start_s if math.isfinite(start_s) else None
+
+
+class KlinkNoMm(Klink):
+    """Least slack first, whatever the memory."""
+
+    name = "klink-no-mm"
+
+    def __init__(self, knob: Knob = "balanced") -> None:
+        super().__init__(knob, memory_bound=None)
+
+
+def _freeing(snapshot: Snapshot, choices: list[Choice]) -> list[Choice]:
+    memory = snapshot.memory
+    share = 100 * memory.used_bytes / memory.max_bytes if memory else 0.0
+    freeable = {query.key: query.freeable_bytes for query in snapshot.queries}
+    order = sorted(choices, key=lambda choice: (-freeable[choice.key], choice.urgency, choice.key))
+    busy = snapshot.lanes - snapshot.lanes_free
+    room = max(1, snapshot.lanes // 2) - busy
+    waiting = [query.key for query in snapshot.queries if query.eligible and query.freeable_bytes > 0]
+    started = [choice.key for choice in order if choice.key in set(waiting)][: max(0, room)]
+    out = []
+    for place, choice in enumerate(order):
+        frees = freeable[choice.key]
+        what = f"frees {frees / 2**20:.1f} MB" if frees > 0 else "would free nothing: waits"
+        reason = f"memory is {share:.0f} % full: {what}"
+        start = choice.key in started
+        out.append(Choice(choice.key, start, float(place), reason, choice.wake_wall_ts, freeing=frees > 0))
+    return out
