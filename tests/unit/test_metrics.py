@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from slackwater.core.model import QueryView, Snapshot, Stage
 from slackwater.errors import ConfigurationError
 from slackwater.metrics.catalogue import CATALOGUE, OFFERED
+from slackwater.metrics.features import TICKING, Primitive
 from slackwater.metrics.graph import Metric, MetricProvider
 from slackwater.policies.assembly import engine_for
 
@@ -92,6 +95,19 @@ def test_pipelines_that_feed_each_other_do_not_hang():
     assert all(np.isfinite(column).all() for column in found.values())
 
 
+def test_a_reader_that_feeds_its_writer_counts_as_an_end_wherever_it_stands():
+    """`a` and `b` feed each other, and `b` feeds `c` too: each of the two stands alone, the way to `c` counts."""
+    snapshot = _snapshot(
+        _view("a", selectivity=0.5, downstream=("b",)),
+        _view("b", selectivity=0.2, downstream=("a", "c")),
+        _view("c", selectivity=0.1),
+    )
+    turned = replace(snapshot, queries=snapshot.queries[::-1])
+    found = _provider()(snapshot, ["path-selectivity"])["path-selectivity"]
+    assert found == pytest.approx([0.5, 0.02, 0.1])
+    assert found == _provider()(turned, ["path-selectivity"])["path-selectivity"][::-1]
+
+
 def test_readers_that_are_gone_are_passed_over():
     snapshot = _snapshot(_view("a", selectivity=0.5, downstream=("gone",)))
     assert _provider()(snapshot, ["path-selectivity"])["path-selectivity"] == [0.5]
@@ -100,19 +116,19 @@ def test_readers_that_are_gone_are_passed_over():
 def test_a_metric_is_computed_once_a_period_however_many_need_it():
     calls = []
 
-    def base(snapshot):
+    def base(query, wall_ts):
         calls.append(1)
-        return np.ones(len(snapshot.queries))
+        return 1.0
 
-    twice = Metric("twice", "", ("base",), lambda columns, _: 2 * columns[0])
-    both = Metric("both", "", ("base", "twice"), lambda columns, _: columns[0] + columns[1])
-    provider = MetricProvider([twice, both], {"base": base}, driver="test")
+    twice = Metric("twice", "", ("base",), lambda columns: 2 * columns[0])
+    both = Metric("both", "", ("base", "twice"), lambda columns: columns[0] + columns[1])
+    provider = MetricProvider([twice, both], {"base": Primitive(base, TICKING)}, driver="test")
     assert provider(_snapshot(_view("a")), ["both", "twice", "base"]) == {"both": [3.0], "twice": [2.0], "base": [1.0]}
     assert calls == [1]
 
 
 def test_what_a_driver_offers_is_taken_and_not_derived():
-    provider = MetricProvider(CATALOGUE, {"path-rate": lambda s: np.full(len(s.queries), 7.0)}, driver="test")
+    provider = MetricProvider(CATALOGUE, {"path-rate": Primitive(lambda *_: 7.0, TICKING)}, driver="test")
     provider.check(["path-rate"])
     assert provider(_snapshot(_view("a")), ["path-rate"])["path-rate"] == [7.0]
 
@@ -125,8 +141,8 @@ def test_a_missing_primitive_names_the_chain_that_asked_for_it():
 
 
 def test_metrics_that_need_each_other_are_refused():
-    a = Metric("a", "", ("b",), lambda columns, _: columns[0])
-    b = Metric("b", "", ("a",), lambda columns, _: columns[0])
+    a = Metric("a", "", ("b",), lambda columns: columns[0])
+    b = Metric("b", "", ("a",), lambda columns: columns[0])
     with pytest.raises(ConfigurationError, match="a → b → a"):
         MetricProvider([a, b], {}, driver="test").check(["a"])
 

@@ -1,7 +1,10 @@
-"""Metrics that can be derived, and the primitives that a snapshot of queries offers.
+"""Metrics that can be derived, and the primitives that a snapshot of queries offers, with their types.
 
 Queries chained through tables or topics form a DAG; what the papers call operators are queries here. A fork sends each
 row to every reader, so path metrics add up over readers; a join is read by its one successor like anything else.
+
+What was measured on batches changes only when a query runs. What waits for it grows by itself: rows that a writer
+upstream sends are estimated from their rate, so a queue depends on the clock and not on who ran.
 """
 
 from __future__ import annotations
@@ -10,68 +13,64 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slackwater.metrics.graph import Metric
+from slackwater.metrics.features import MEASURED, STATIC, TICKING, Primitive
+from slackwater.metrics.graph import Metric, PathMetric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from slackwater.core.model import QueryView, Snapshot
-    from slackwater.metrics.graph import Column, Downstream, Offer
+    from slackwater.metrics.chains import Peers
+    from slackwater.metrics.periods import Column
 
 _LEAST_COST_S = 1e-9
+_LONGEST_CHAIN = 16
 
-
-def _offer(value: Callable[[QueryView], float]) -> Offer:
-    def column(snapshot: Snapshot) -> Column:
-        return np.fromiter((value(query) for query in snapshot.queries), np.float64, len(snapshot.queries))
-
-    return column
-
-
-def _head_age(snapshot: Snapshot) -> Column:
-    offsets = np.fromiter((q.offsets_wall_ts for q in snapshot.queries), np.float64, len(snapshot.queries))
-    return np.maximum(0.0, snapshot.wall_ts - offsets)
-
-
-OFFERED: dict[str, Offer] = {
-    "queue-rows": _offer(lambda query: query.backlog_rows),
-    "head-age-s": _head_age,
-    "rows-per-s": _offer(lambda query: query.rows_per_s),
-    "row-cost-s": _offer(lambda query: query.row_cost_s),
-    "batch-cost-s": _offer(lambda query: query.batch_cost_s),
-    "sweep-cost-s": _offer(lambda query: query.sweep_cost_s),
-    "selectivity": _offer(lambda query: query.selectivity),
-    "state-bytes": _offer(lambda query: float(query.state_bytes)),
+OFFERED: dict[str, Primitive] = {
+    "queue-rows": Primitive(lambda query, _: query.backlog_rows, TICKING),
+    "head-age-s": Primitive(lambda query, wall_ts: max(0.0, wall_ts - query.offsets_wall_ts), TICKING),
+    "rows-per-s": Primitive(lambda query, _: query.rows_per_s, MEASURED),
+    "row-cost-s": Primitive(lambda query, _: query.row_cost_s, MEASURED),
+    "batch-cost-s": Primitive(lambda query, _: query.batch_cost_s, MEASURED),
+    "sweep-cost-s": Primitive(lambda query, _: query.sweep_cost_s, MEASURED),
+    "selectivity": Primitive(lambda query, _: query.selectivity, MEASURED),
+    "state-bytes": Primitive(lambda query, _: float(query.state_bytes), MEASURED),
+    "priority-class": Primitive(lambda query, _: float(query.priority_class), STATIC),
 }
 
 
-def _turn_cost(columns: Sequence[Column], _: Downstream) -> Column:
+def _turn_cost(columns: Sequence[Column]) -> Column:
     batch, row, queue, sweep = columns
     return batch + row * queue + sweep
 
 
-def _cost(columns: Sequence[Column], _: Downstream) -> Column:
+def _cost(columns: Sequence[Column]) -> Column:
     batch, row, queue = columns
     return np.maximum(_LEAST_COST_S, row + batch / np.maximum(1.0, queue))
 
 
-def _path_selectivity(columns: Sequence[Column], downstream: Downstream) -> Column:
+def _load(columns: Sequence[Column]) -> Column:
+    batch, row, rate = columns
+    return batch + row * rate
+
+
+def _path_selectivity(index: int, columns: Sequence[Column], readers: Peers, path: Column) -> float:
     (selectivity,) = columns
-    return _along(downstream, lambda i, readers: selectivity[i] * (sum(readers) if readers else 1.0))
+    onward = sum(path[reader] for reader in readers[index]) if readers[index] else 1.0
+    return float(selectivity[index] * onward)
 
 
-def _path_cost(columns: Sequence[Column], downstream: Downstream) -> Column:
+def _path_cost(index: int, columns: Sequence[Column], readers: Peers, path: Column) -> float:
     cost, selectivity = columns
-    return _along(downstream, lambda i, readers: cost[i] + selectivity[i] * sum(readers))
+    return float(cost[index] + selectivity[index] * sum(path[reader] for reader in readers[index]))
 
 
-def _path_rate(columns: Sequence[Column], _: Downstream) -> Column:
+def _path_rate(columns: Sequence[Column]) -> Column:
     selectivity, cost = columns
     return selectivity / np.maximum(_LEAST_COST_S, cost)
 
 
-def _chain_slope(columns: Sequence[Column], downstream: Downstream) -> Column:
-    """Steepest fall of the progress chart from each query on: rows discarded a second, best prefix of its paths."""
+def _chain_slope(index: int, columns: Sequence[Column], readers: Peers, _: Column) -> float:
+    """Steepest fall of the progress chart from a query on: rows discarded a second, best prefix of its paths."""
     cost, selectivity = columns
 
     def steepest(index: int, left: float, spent_s: float, depth: int) -> float:
@@ -80,25 +79,12 @@ def _chain_slope(columns: Sequence[Column], downstream: Downstream) -> Column:
         slope = float((1.0 - left) / max(_LEAST_COST_S, spent_s))
         if depth == 0:
             return slope
-        return max([slope, *(steepest(reader, left, spent_s, depth - 1) for reader in downstream[index])])
+        return max([slope, *(steepest(reader, left, spent_s, depth - 1) for reader in readers[index])])
 
-    return np.array([steepest(i, 1.0, 0.0, 16) for i in range(len(cost))], np.float64)
-
-
-def _along(downstream: Downstream, combine: Callable[[int, list[float]], float]) -> Column:
-    """A value for each query from those of its readers; a cycle counts as an end."""
-    known: dict[int, float] = {}
-
-    def value(index: int, above: frozenset[int]) -> float:
-        if index not in known:
-            readers = [value(reader, above | {index}) for reader in downstream[index] if reader not in above | {index}]
-            known[index] = float(combine(index, readers))
-        return known[index]
-
-    return np.array([value(i, frozenset()) for i in range(len(downstream))], np.float64)
+    return steepest(index, 1.0, 0.0, _LONGEST_CHAIN)
 
 
-CATALOGUE: tuple[Metric, ...] = (
+CATALOGUE: tuple[Metric | PathMetric, ...] = (
     Metric(
         "turn-cost-s",
         "taking all that waits, and sweeping",
@@ -106,8 +92,14 @@ CATALOGUE: tuple[Metric, ...] = (
         _turn_cost,
     ),
     Metric("cost-s", "of a row, the batch's fixed cost shared", ("batch-cost-s", "row-cost-s", "queue-rows"), _cost),
-    Metric("path-selectivity", "rows out at the end of the pipeline, a row in", ("selectivity",), _path_selectivity),
-    Metric("path-cost-s", "of a row through the rest of the pipeline", ("cost-s", "selectivity"), _path_cost),
+    Metric(
+        "load",
+        "seconds of work a second, at a batch a second",
+        ("batch-cost-s", "row-cost-s", "rows-per-s"),
+        _load,
+    ),
+    PathMetric("path-selectivity", "rows out of the pipeline, a row in", ("selectivity",), _path_selectivity),
+    PathMetric("path-cost-s", "of a row through the rest of the pipeline", ("cost-s", "selectivity"), _path_cost),
     Metric("path-rate", "rows out a second of work: highest rate", ("path-selectivity", "path-cost-s"), _path_rate),
-    Metric("chain-slope", "rows discarded a second of work: Chain", ("cost-s", "selectivity"), _chain_slope),
+    PathMetric("chain-slope", "rows discarded a second of work: Chain", ("cost-s", "selectivity"), _chain_slope),
 )

@@ -1,43 +1,68 @@
-"""The metric provider (Lachesis 5.2, Algorithm 3).
+"""The metric provider (Lachesis 5.2, Algorithm 3), with Haren's selective updates (Algorithms 2 and 3).
 
-A metric declares what it needs and how it follows from that. The provider takes what the driver offers, derives the
-rest, and computes each metric once a period, for all queries at a time. A primitive that the driver lacks is a
-configuration error that names the chain which asked for it.
+A metric declares what it needs and how it follows from that. The provider takes what the driver offers and derives the
+rest, each metric once a period, and only for those queries where it can have changed since the last one: the type of a
+primitive says what changes it, and a derived metric changes only where something did that it is computed from. A
+primitive that the driver lacks is a configuration error that names the chain which asked for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from slackwater.core.model import Snapshot
 from slackwater.errors import ConfigurationError
+from slackwater.metrics.features import Dependency, derived
+from slackwater.metrics.periods import Period, Since
 
-Column = NDArray[np.float64]
-Downstream = Sequence[tuple[int, ...]]
-Offer = Callable[[Snapshot], Column]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from slackwater.core.model import Snapshot
+    from slackwater.metrics.chains import Peers
+    from slackwater.metrics.features import Feature, Primitive
+    from slackwater.metrics.periods import Column
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric by name: `compute` gets the columns that it needs, in order, and who reads from whom."""
+    """A metric of each query by itself: `compute` gets the columns that it needs, and works entry by entry."""
 
     name: str
     about: str
     needs: tuple[str, ...]
-    compute: Callable[[Sequence[Column], Downstream], Column]
+    compute: Callable[[Sequence[Column]], Column]
+
+
+@dataclass(frozen=True, slots=True)
+class PathMetric:
+    """A metric of a query and of its peers along the pipeline.
+
+    `cell` gets the query's place, the columns that it needs, everybody's peers, and this metric's own values, which
+    are right for the peers already.
+    """
+
+    name: str
+    about: str
+    needs: tuple[str, ...]
+    cell: Callable[[int, Sequence[Column], Peers, Column], float]
+    along: Dependency = Dependency.DOWNSTREAM
 
 
 class MetricProvider:
-    """For one driver: `offered` are its primitives, `catalogue` what can be derived."""
+    """For one driver: `offered` are its primitives, `catalogue` what can be derived.
 
-    def __init__(self, catalogue: Iterable[Metric], offered: Mapping[str, Offer], driver: str) -> None:
+    Keeps the last period's columns, so each stream of snapshots needs a provider of its own.
+    """
+
+    def __init__(self, catalogue: Iterable[Metric | PathMetric], offered: Mapping[str, Primitive], driver: str) -> None:
         self._catalogue = {metric.name: metric for metric in catalogue}
         self._offered = dict(offered)
         self._driver = driver
+        self._last = Period()
+        self.renewed_cells = 0
 
     def check(self, wanted: Iterable[str], chain: tuple[str, ...] = ()) -> None:
         """Raise ConfigurationError if a metric cannot be had, before anything is scheduled."""
@@ -55,20 +80,74 @@ class MetricProvider:
                 )
             self.check(self._catalogue[name].needs, path)
 
+    def feature(self, name: str) -> Feature:
+        """How a metric changes: as its driver says, or as follows from what it needs."""
+        self.check([name])
+        primitive = self._offered.get(name)
+        if primitive is not None:
+            return primitive.feature
+        metric = self._catalogue[name]
+        along = metric.along if isinstance(metric, PathMetric) else None
+        return derived([self.feature(need) for need in metric.needs], along)
+
     def __call__(self, snapshot: Snapshot, wanted: Iterable[str]) -> dict[str, list[float]]:
         """One period: the wanted metrics, a value for each query of the snapshot."""
-        places = {query.key: index for index, query in enumerate(snapshot.queries)}
-        downstream = [tuple(places[key] for key in query.downstream if key in places) for query in snapshot.queries]
-        cache: dict[str, Column] = {}
-        return {name: self._compute(name, snapshot, downstream, cache).tolist() for name in wanted}
+        names = tuple(wanted)
+        period = Period(snapshot, self._last.chains)
+        renewal = _Renewal(period, Since(self._last, period), {})
+        for name in names:
+            self._renew(name, renewal)
+        self._last = period
+        return {name: period.columns[name].tolist() for name in names}
 
-    def _compute(self, name: str, snapshot: Snapshot, downstream: Downstream, cache: dict[str, Column]) -> Column:
-        if name not in cache:
-            offer = self._offered.get(name)
-            if offer is not None:
-                cache[name] = offer(snapshot)
+    def _renew(self, name: str, renewal: _Renewal) -> Column:
+        period, since = renewal.period, renewal.since
+        if name in period.columns:
+            return period.columns[name]
+        primitive = self._offered.get(name)
+        if primitive is not None:
+            column, cells = renewal.begin(name, since.stale(primitive.feature))
+            column[cells] = [primitive.value(period.queries[i], period.wall_ts) for i in cells]
+        else:
+            metric = self._catalogue[name]
+            columns = [self._renew(need, renewal) for need in metric.needs]
+            touched = since.new.union(*(renewal.changed[need] for need in metric.needs))
+            if isinstance(metric, PathMetric):
+                column, cells = renewal.begin(name, since.reached(touched, metric.along))
+                renewed, peers = set(cells), period.chains.peers(metric.along)
+                for i in period.chains.order(metric.along):
+                    if i in renewed:
+                        column[i] = metric.cell(i, columns, peers, column)
             else:
-                metric = self._catalogue[name]
-                needed = [self._compute(need, snapshot, downstream, cache) for need in metric.needs]
-                cache[name] = metric.compute(needed, downstream)
-        return cache[name]
+                column, cells = renewal.begin(name, touched)
+                column[cells] = metric.compute([needed[cells] for needed in columns])
+        renewal.end(name, column, cells)
+        self.renewed_cells += len(cells)
+        return column
+
+
+@dataclass(frozen=True, slots=True)
+class _Renewal:
+    """One period in the making: `changed` are the places where a metric differs from the last period's."""
+
+    period: Period
+    since: Since
+    changed: dict[str, set[int]]
+
+    def begin(self, name: str, stale: set[int]) -> tuple[Column, list[int]]:
+        """A metric's last values, and the places to renew: all where there are no last values."""
+        carried = self.since.carried(name)
+        if carried is not None:
+            return carried, sorted(stale)
+        everybody = range(len(self.period.queries))
+        return np.full(len(everybody), np.nan), list(everybody)
+
+    def end(self, name: str, column: Column, cells: list[int]) -> None:
+        """Keep the column. What came out as it was has not changed, and nothing that follows from it alone has."""
+        self.period.columns[name] = column
+        carried = self.since.carried(name)
+        if carried is None:
+            self.changed[name] = set(cells)
+        else:
+            differs = column[cells] != carried[cells]  # as NaN does, the value that a new query had before
+            self.changed[name] = {i for i, changed in zip(cells, differs.tolist(), strict=True) if changed}

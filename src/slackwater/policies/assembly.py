@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from slackwater.core.engine import Engine
 from slackwater.metrics.catalogue import CATALOGUE, OFFERED
 from slackwater.metrics.graph import MetricProvider
+from slackwater.policies.periodic import Periodic, at_its_period
 from slackwater.policies.registry import create
 from slackwater.policies.round_robin import RoundRobin
 
@@ -14,10 +15,22 @@ if TYPE_CHECKING:
     from slackwater.core.engine import EngineSettings
     from slackwater.core.model import Policy
 
+_METRICS = MetricProvider(CATALOGUE, OFFERED, driver="spark")
 
-def engine_for(policy: str | Policy, settings: EngineSettings | None = None, **parameters: object) -> Engine:
-    """`parameters` go to the policy if it takes them. Raises ConfigurationError for what cannot work."""
+
+def policy_for(policy: str | Policy, *, period_s: float | None = None, **parameters: object) -> Policy:
+    """A policy that can work on Spark, asked once a period if one is given. `parameters` go to it if it takes them.
+
+    Raises ConfigurationError for what cannot work.
+    """
     chosen = create(policy, **parameters)
-    metrics = MetricProvider(CATALOGUE, OFFERED, driver="spark")
-    metrics.check(getattr(chosen, "needs", ()))
-    return Engine(chosen, RoundRobin(), settings, metrics)
+    _METRICS.check(getattr(chosen, "needs", ()))
+    return at_its_period(chosen) if period_s is None else Periodic(chosen, period_s)
+
+
+def engine_for(
+    policy: str | Policy, settings: EngineSettings | None = None, *, period_s: float | None = None, **parameters: object
+) -> Engine:
+    """An engine with the policy that `policy_for` gives."""
+    chosen = policy_for(policy, period_s=period_s, **parameters)
+    return Engine(chosen, RoundRobin(), settings, MetricProvider(CATALOGUE, OFFERED, driver="spark"))

@@ -16,6 +16,8 @@ import math
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+import numpy as np
+
 from slackwater.core.memory import MemoryManager
 from slackwater.core.model import Choice
 from slackwater.core.slack import expected_slack
@@ -42,14 +44,16 @@ class Klink:
         self.manager = MemoryManager(memory_bound) if memory_bound is not None else None
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        choices = [self._choose(query, snapshot.wall_ts) for query in snapshot.queries]
+        choices = [
+            self._choose(query, slack, snapshot.wall_ts)
+            for query, slack in zip(snapshot.queries, _slacks(snapshot), strict=True)
+        ]
         if self.manager is None or not self.manager.rules(snapshot.wall_ts, snapshot.memory):
             return choices
         return _freeing(snapshot, choices)
 
-    def _choose(self, query: QueryView, now: float) -> Choice:
+    def _choose(self, query: QueryView, slack: float, now: float) -> Choice:
         sure = query.swm_sure_wall_ts
-        slack = expected_slack(now, query.swm_wall_ts, query.swm_sigma_s, sure, query.turn_cost_s)
         if query.deadline_s is not None and query.window_end_event_ts is not None:
             slack = min(slack, query.window_end_event_ts + query.deadline_s - now - query.turn_cost_s)
         if query.sweep_pending and not self._rides(query, query.pending_end_event_ts, now):
@@ -115,6 +119,14 @@ class KlinkNoMm(Klink):
 
     def __init__(self, knob: Knob = "balanced") -> None:
         super().__init__(knob, memory_bound=None)
+
+
+def _slacks(snapshot: Snapshot) -> list[float]:
+    columns = np.array(
+        [(q.swm_wall_ts, q.swm_sigma_s, q.swm_sure_wall_ts, q.turn_cost_s) for q in snapshot.queries], np.float64
+    ).reshape(-1, 4)
+    slacks: list[float] = expected_slack(snapshot.wall_ts, *columns.T).tolist()
+    return slacks
 
 
 def _freeing(snapshot: Snapshot, choices: list[Choice]) -> list[Choice]:

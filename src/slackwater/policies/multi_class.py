@@ -5,43 +5,46 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from slackwater.policies.combined import Groups
 from slackwater.policies.fcfs import Fcfs
 from slackwater.policies.hr import Hr
 
 if TYPE_CHECKING:
-    from slackwater.core.model import Choice, Policy, Snapshot
+    from collections.abc import Mapping
+
+    from slackwater.core.model import Choice, Policy, QueryView, Snapshot
 
 
 class MultiClass:
-    """HIGH (class below 0) by fcfs, then the others by hr; or policies of your own, by class."""
+    """HIGH (class below 0) by fcfs, then the others by hr; or policies of your own, by class.
+
+    A policy serves its class and those above it up to the next that has one; the least also serves all below. Each
+    keeps its own period: `MultiClass({-1: Periodic(Fcfs(), 0.1), 0: Periodic(Hr(), 1.0)})`.
+    """
 
     name = "multi-class"
-    enforces = True
 
-    def __init__(self, classes: dict[int, Policy] | None = None) -> None:
-        self._classes: dict[int, Policy] = classes or {-1: Fcfs(), 0: Hr()}
-        needs = {need for policy in self._classes.values() for need in getattr(policy, "needs", ())}
-        self.needs = tuple(sorted(needs))
+    def __init__(self, classes: Mapping[int, Policy] | None = None) -> None:
+        policies: dict[int, Policy] = dict(classes) if classes else {-1: Fcfs(), 0: Hr()}
+        self._classes = sorted(policies)
+        self._groups = Groups(self.name, [(f"class {c}", policies[c]) for c in self._classes], self._place_of)
+        self.enforces = self._groups.enforces
+        self.needs = self._groups.needs
+        self.max_wait_s = self._groups.max_wait_s
+
+    def asks(self, snapshot: Snapshot) -> bool:
+        return self._groups.asks(snapshot)
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        found: list[Choice] = []
-        for place, group in enumerate(sorted(self._classes)):
-            members = [i for i, query in enumerate(snapshot.queries) if self._class_of(query.priority_class) == group]
-            part = replace(
-                snapshot,
-                queries=tuple(snapshot.queries[i] for i in members),
-                metrics={name: [column[i] for i in members] for name, column in snapshot.metrics.items()},
+        return [
+            replace(
+                choice,
+                urgency=float(answer.place * len(snapshot.queries) + rank),
+                reason=f"{answer.label}, {answer.policy.name}: {choice.reason}",
             )
-            policy = self._classes[group]
-            ordered = sorted(policy.decide(part), key=lambda choice: (choice.urgency, choice.key))
-            base = place * len(snapshot.queries)
-            found += [
-                replace(choice, urgency=float(base + rank), reason=f"class {group}, {policy.name}: {choice.reason}")
-                for rank, choice in enumerate(ordered)
-            ]
-        return found
+            for answer in self._groups.decide(snapshot)
+            for rank, choice in enumerate(answer.choices)
+        ]
 
-    def _class_of(self, priority_class: int) -> int:
-        """The nearest class that has a policy: the greatest one not above, else the least."""
-        below = [known for known in self._classes if known <= priority_class]
-        return max(below) if below else min(self._classes)
+    def _place_of(self, query: QueryView) -> int:
+        return max((place for place, c in enumerate(self._classes) if c <= query.priority_class), default=0)

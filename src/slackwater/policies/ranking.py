@@ -17,11 +17,16 @@ Vector = tuple[float, ...]
 def ranked(
     snapshot: Snapshot, priority: Callable[[int, QueryView], Vector], reason: Callable[[int], str]
 ) -> list[Choice]:
-    """Least vector first, compared entry by entry; equal ones by key. The urgency is the place in that order."""
-    order = sorted(
-        range(len(snapshot.queries)),
-        key=lambda index: (priority(index, snapshot.queries[index]), snapshot.queries[index].key),
-    )
+    """Least vector first, compared entry by entry; of equal ones, whose last turn is longest ago.
+
+    The urgency is the place in that order.
+    """
+
+    def place_of(index: int) -> tuple[Vector, float, str]:
+        query = snapshot.queries[index]
+        return priority(index, query), query.last_turn_wall_ts, query.key
+
+    order = sorted(range(len(snapshot.queries)), key=place_of)
     return [
         Choice(snapshot.queries[index].key, snapshot.queries[index].eligible, float(place), reason(index))
         for place, index in enumerate(order)
