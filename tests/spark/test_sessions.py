@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from slackwater.errors import ConfigurationError
 from tests.spark.support import (
     OnRequest,
     batches,
@@ -53,6 +54,29 @@ def test_queries_of_another_session_are_scheduled_and_later_ones_from_their_firs
             query.stop()
     handle.detach()
     assert our_listeners(other) == 0
+
+
+def test_a_policy_can_be_switched_while_queries_run_and_back_to_watching_only(
+    spark: Any, attach: Callable[..., Handle]
+) -> None:
+    handle = attach(policy="round-robin")
+    query = start(rates(spark))
+    eventually(lambda: batches(query) >= 1)
+    handle.switch("klink", knob="latency")
+    eventually(lambda: handle.policy == "klink")
+    seen = batches(query)
+    eventually(lambda: batches(query) > seen)
+    handle.switch("observe")
+    eventually(lambda: handle.policy == "observe")
+    seen = batches(query)
+    eventually(lambda: batches(query) > seen + 2)
+    handle.switch("fcfs", period_s=0.2)
+    eventually(lambda: handle.policy == "fcfs")
+    seen = batches(query)
+    eventually(lambda: batches(query) > seen)
+    with pytest.raises(ConfigurationError, match="fcsf"):
+        handle.switch("fcsf")
+    assert handle.policy == "fcfs"
 
 
 def test_observe_changes_nothing_and_records_batches(spark: Any, attach: Callable[..., Handle]) -> None:

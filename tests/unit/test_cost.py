@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.core.cost import CostModel
+from slackwater.core.cost import CostModel, RowCost
 
 
 def test_a_query_that_has_not_run_costs_something():
@@ -92,3 +92,13 @@ def test_costs_are_finite_and_never_negative(samples: list[tuple[int, float]], r
     for cost_s in (model.fixed_s, model.row_s, model.sweep_s, model.batch_s(rows)):
         assert math.isfinite(cost_s)
         assert cost_s >= 0
+
+
+def test_without_a_fixed_cost_all_is_the_rows():
+    cost = RowCost()
+    assert cost.batch_s(100) == 0
+    for rows in (1000, 10, 0, 500):
+        cost.observe(rows, 2e-4 * rows)
+    assert cost.row_s == pytest.approx(2e-4)
+    assert (cost.fixed_s, cost.sweep_s) == (0, 0)
+    assert cost.batch_s(100) == pytest.approx(0.02)

@@ -9,9 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.core.swm import SwmEstimator
+from slackwater.core.swm import DelayEstimator, SwmEstimator
 
 NOW = 1_200_000.0
+
+
+def test_known_delays_give_the_papers_own_estimate():
+    """Delays 0.2 and 0.4 in one epoch, 0.6 in another: E[d] = (0.3 + 0.6) / 2."""
+    estimator = DelayEstimator()
+    estimator.observe_delays(2, 0.6, 0.2, 0.072)
+    estimator.end_epoch()
+    estimator.observe_delays(1, 0.6, 0.36, 0.216)
+    estimator.end_epoch()
+    arrival = estimator.arrival(NOW)
+    assert arrival.wall_ts == pytest.approx(NOW + 0.45)
+    assert arrival.sigma_s == pytest.approx(math.sqrt((0.1 + 0.36) / 2 - 0.45**2) * math.sqrt(1.5), abs=0.1)
+    estimator.missed(NOW + 9, NOW)
+    assert estimator.arrival(NOW) == arrival
 
 
 def _rate_source(step_s: float, settle_s: float, reads_s: list[float]) -> SwmEstimator:

@@ -2,6 +2,7 @@
 
 The first batches of a query compile code and are slow, a collection or a noisy neighbour makes outliers, so the
 line is a median one (Theil–Sen over the last batches) and young queries lean on what they have.
+An engine that works event by event has no batches to pay for: there b is all that there is to learn.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from statistics import median
 
 _FIRST_COST_S = 0.5
 _WARMUP_BATCHES = 2
+_ROWS_MEMORY = 0.9
 
 
 class CostModel:
@@ -56,3 +58,26 @@ class CostModel:
         recent = samples[-9:]
         least_rows = min(n for n, _ in recent)
         self._sweep_s = median(t for n, t in recent if n <= 2 * least_rows + 1)
+
+
+class RowCost:
+    """b alone, for an engine without a fixed cost: seconds over rows, of the last few reports that had any."""
+
+    fixed_s = 0.0
+    sweep_s = 0.0
+
+    def __init__(self) -> None:
+        self._rows = 0.0
+        self._spent_s = 0.0
+
+    def observe(self, rows: int, duration_s: float) -> None:
+        if rows > 0:
+            self._rows = _ROWS_MEMORY * self._rows + rows
+            self._spent_s = _ROWS_MEMORY * self._spent_s + duration_s
+
+    @property
+    def row_s(self) -> float:
+        return self._spent_s / self._rows if self._rows else 0.0
+
+    def batch_s(self, rows: float) -> float:
+        return self.row_s * rows

@@ -14,6 +14,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from slackwater.core.history import Entry, History
+from slackwater.core.lanes import AdaptiveLanes
 from slackwater.core.model import Choice, Commands, Grant, Memory, Policy, Report, Snapshot, Stage
 from slackwater.core.query import QueryState, Turn
 from slackwater.errors import ConfigurationError
@@ -35,7 +36,7 @@ _TROUBLE_SILENCE_S = 60.0
 class EngineSettings:
     """How the engine treats every policy.
 
-    lanes: how many turns run at once; "auto" follows the cores.
+    lanes: how many turns run at once; "auto" keeps the cores busy.
     max_wait_s: nobody waits longer for a turn once a lane is free.
     target_latency_s: for queries without windows that name none.
     confidence: how sure the sweeping watermark's arrival must be before a turn is spent on it.
@@ -92,6 +93,7 @@ class Engine:
         self.history = History(self.settings.history)
         self._fallback = fallback
         self._queries: dict[str, QueryState] = {}
+        self._lanes = AdaptiveLanes()
         self._sigmas = NormalDist().inv_cdf(self.settings.confidence)
         self._troubled = False
         self._told_wall_ts = -math.inf
@@ -128,7 +130,7 @@ class Engine:
         now = report.wall_ts
         grants: list[Grant] = []
         self._advance_turns(report, grants)
-        lanes = report.cores if self.settings.lanes == "auto" else self.settings.lanes
+        lanes = self._lanes.lanes(report.cores) if self.settings.lanes == "auto" else self.settings.lanes
         free = self._free_lanes(lanes, now)
         snapshot = Snapshot(
             wall_ts=now,
@@ -143,7 +145,15 @@ class Engine:
         for key, choice in choices.items():
             self._reasons[key] = choice.reason
         if self.policy.enforces:
-            self._grant_turns(snapshot, choices, free, grants)
+            waiting = self._grant_turns(snapshot, choices, free, grants)
+            self._lanes.observe(
+                now,
+                cores=report.cores,
+                tasks=report.ordinary_tasks + sum(seen.running_tasks for seen in report.queries),
+                cpu_s=report.cpu_s,
+                processors=report.processors,
+                pressed=waiting > 0,
+            )
         wake = min((ts for ts in self._wake_times(choices) if ts > now), default=now + _LONGEST_WAKE_S)
         return Commands(
             grants=tuple(grants),
@@ -183,10 +193,11 @@ class Engine:
         for choice in choices.values():
             if choice.wake_wall_ts is not None:
                 yield choice.wake_wall_ts
+        longest_s = self._max_wait_s + _SHORTEST_WAKE_S
         for state in self._queries.values():
             if state.turn is None:
-                yield state.eligible_from_wall_ts()
-                yield state.last_turn_wall_ts + self._max_wait_s + _SHORTEST_WAKE_S
+                yield state.eligible_from_wall_ts
+                yield state.last_turn_wall_ts + longest_s
 
     @property
     def _max_wait_s(self) -> float:
@@ -268,36 +279,39 @@ class Engine:
                 )
             return _checked(self._fallback.decide(snapshot), snapshot)
 
-    def _grant_turns(
-        self, snapshot: Snapshot, choices: dict[str, Choice], free: list[int], grants: list[Grant]
-    ) -> None:
+    def _grant_turns(self, snapshot: Snapshot, choices: dict[str, Choice], free: list[int], grants: list[Grant]) -> int:
+        """Grant what the free lanes can take; returns how many turns wait on."""
         now = snapshot.wall_ts
         wanted = sorted(self._wanted(snapshot, choices), key=lambda want: want.order)
         for want in wanted:
             if want.key not in self._planned:
                 self._planned.add(want.key)
                 self.history.add(now, "planned", want.key, f"a turn: {want.reason}")
+        waiting = len(wanted)
         for want in wanted:
             if not free:
-                return
+                break
             asked = want.choice.lane if want.choice is not None else None
             lane = free[0] if asked is None else asked % snapshot.lanes
             if lane in free:
                 free.remove(lane)
+                waiting -= 1
                 self._grant(self._queries[want.key], Stage.DATA, now, want.reason, lane, grants, want.choice)
+        return waiting
 
     def _wanted(self, snapshot: Snapshot, choices: dict[str, Choice]) -> Iterator[_Want]:
         """Whoever waited too long, then whoever somebody awaits, then by class as the policy says."""
+        longest_s = self._max_wait_s
         for view in snapshot.queries:
-            choice = choices.get(view.key)
-            waited_s = snapshot.wall_ts - view.last_turn_wall_ts
             if not view.eligible:
                 continue
-            if waited_s > self._max_wait_s:
-                reason = f"waited {waited_s:.0f} s, the longest allowed is {self._max_wait_s:.0f} s"
-                yield _Want((0, 0, -waited_s, view.key), view.key, reason)
+            choice = choices.get(view.key)
+            waited_s = snapshot.wall_ts - view.last_turn_wall_ts
+            if waited_s > longest_s:
+                reason = f"waited {waited_s:.0f} s, the longest allowed is {longest_s:.0f} s"
+                yield _Want((0, 0, -waited_s, view.key), view.key, reason, choice)
             elif view.awaited:
-                yield _Want((1, 0, 0.0, view.key), view.key, "somebody awaits all its available data")
+                yield _Want((1, 0, 0.0, view.key), view.key, "somebody awaits all its available data", choice)
             elif choice is not None and choice.start:
                 order = (2, view.priority_class, choice.urgency, view.key)
                 yield _Want(order, view.key, choice.reason, choice)
@@ -335,8 +349,10 @@ class Engine:
             # A query that no gate holds runs when it likes: among the others' tasks it stands in the middle.
             urgency = choice.urgency if choice is not None and state.facts.gated else 0.0
             sweeping = state.turn is not None and state.turn.stage is Stage.SWEEP
+            if not -_URGENCY_LIMIT < urgency < _URGENCY_LIMIT:
+                urgency = math.copysign(_URGENCY_LIMIT, urgency)
             base = state.facts.options.priority_class * _CLASS_STEP + (_SWEEP_FIRST if sweeping else 0.0)
-            out[key] = base + max(-_URGENCY_LIMIT, min(_URGENCY_LIMIT, urgency))
+            out[key] = base + urgency
         return out
 
 

@@ -62,7 +62,11 @@ class QueryOptions:
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """What does not change while a run of a query lives."""
+    """What does not change while a run of a query lives.
+
+    continuous: the engine works event by event and no gate holds it. A batch report is then what the query did since
+    the last one: it has no fixed cost, its backlog is known rather than estimated, and having run is having had a turn.
+    """
 
     key: str
     name: str
@@ -74,6 +78,7 @@ class QueryFacts:
     emits_at_sweep: bool = True
     stateful: bool = True
     min_interval_s: float = 0.0
+    continuous: bool = False
     options: QueryOptions = field(default_factory=QueryOptions)
 
     @property
@@ -106,7 +111,11 @@ class InputMaximum:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One micro-batch that ran, as Spark's progress tells it."""
+    """One micro-batch that ran, as Spark's progress tells it.
+
+    evicts_event_ts is the watermark by which the operator that emits windows evicted: behind a join it lags the
+    query's.
+    """
 
     batch_id: int
     offsets_wall_ts: float
@@ -122,6 +131,7 @@ class BatchReport:
     limited: bool = False
     reads: tuple[str, ...] = ()
     writes: str | None = None
+    evicts_event_ts: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +156,10 @@ class QueryReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything a driver saw since the last report."""
+    """Everything a driver saw since the last report.
+
+    cpu_s is the processor time that the engine's process has used so far, of `processors`; None where nobody tells.
+    """
 
     wall_ts: float
     cores: int
@@ -156,6 +169,8 @@ class Report:
     heap_used_bytes: int = 0
     heap_max_bytes: int = 0
     heap_live_bytes: int = 0
+    cpu_s: float | None = None
+    processors: int = 0
 
 
 class Stage(StrEnum):
@@ -177,6 +192,7 @@ class QueryView:
     one more batch would emit a window that ended at pending_end_event_ts; window_end_event_ts is the one after it.
     downstream names the queries that read what this one writes. freeable_bytes is the memory that a turn now would give
     back: state that its sweep evicts, or, in an engine that holds queued rows, what they shrink to (Klink's p_k^q).
+    batches is how many of its batches were seen: what only a run can change stands while it does.
     """
 
     key: str
@@ -195,6 +211,7 @@ class QueryView:
     rows_per_s: float
     backlog_rows: float
     offsets_wall_ts: float = 0.0
+    batches: int = 0
     sweep_pending: bool = False
     pending_end_event_ts: float | None = None
     selectivity: float = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from slackwater.core.cost import CostModel
-from slackwater.core.model import BatchReport, QueryFacts, QueryReport, QueryView, Stage
-from slackwater.core.swm import Arrival, SwmEstimator
+from slackwater.core.cost import CostModel, RowCost
+from slackwater.core.model import BatchReport, InputMaximum, QueryFacts, QueryReport, QueryView, Stage
+from slackwater.core.swm import Arrival, DelayEstimator, SwmEstimator
 
 _RATE_MEMORY_S = 20.0
 _ROWS_MEMORY = 0.9
@@ -49,7 +49,7 @@ class QueryState:
 
     def __init__(self, facts: QueryFacts, now_wall_ts: float, target_latency_s: float, sigmas: float) -> None:
         self.facts = facts
-        self.cost = CostModel()
+        self.cost: CostModel | RowCost = RowCost() if facts.continuous else CostModel()
         self.turn: Turn | None = None
         self.report: QueryReport | None = None
         self.last_turn_wall_ts = now_wall_ts - 0.001  # a hair before, so that a first turn counts as later
@@ -63,10 +63,14 @@ class QueryState:
         self.tasks_seen_wall_ts = now_wall_ts
         self._target_latency_s = facts.options.target_latency_s or target_latency_s
         self._sigmas = sigmas
-        self._inputs: list[SwmEstimator] = [SwmEstimator() for _ in facts.input_delays_s]
+        self._inputs: list[SwmEstimator | DelayEstimator] = [SwmEstimator() for _ in facts.input_delays_s]
         self._maxima_event_ts = [_NEVER_EVENT_TS for _ in facts.input_delays_s]
         self._outlook: _Outlook | None = None
+        self._view: QueryView | None = None
+        self._eligible_from_wall_ts = 0.0
         self._slide_s = min((window.slide_s for window in facts.windows), default=None)
+        # How far the watermark of the operator that emits lags the query's: an interval join before it.
+        self._behind_s = 0.0
         self._windows_a_row = sum(math.ceil(window.size_s / window.slide_s) for window in facts.windows)
         self._fruitless_turns = 0
         self._retry_wall_ts = 0.0
@@ -78,7 +82,9 @@ class QueryState:
         before = self.report
         self.report = report
         if report.batches or before is None or before.next_watermark_event_ts != report.next_watermark_event_ts:
-            self._outlook = None
+            self._outlook = self._view = None
+        elif (before.waiting, before.wait_no, before.awaited) != (report.waiting, report.wait_no, report.awaited):
+            self._view = None
         if report.running_tasks > 0 or report.waiting:
             self.tasks_seen_wall_ts = now_wall_ts
         for batch in report.batches:
@@ -91,6 +97,8 @@ class QueryState:
         self.rows_in = _ROWS_MEMORY * self.rows_in + batch.rows
         self.rows_out = _ROWS_MEMORY * self.rows_out + batch.rows_out
         self._progress_wall_ts = batch.offsets_wall_ts
+        if self.facts.continuous and batch.rows > 0:
+            self.last_turn_wall_ts = batch.ended_wall_ts
         if previous is not None:
             span_s = batch.offsets_wall_ts - previous.offsets_wall_ts
             if span_s > 0:
@@ -100,10 +108,9 @@ class QueryState:
         # A batch that was admission-limited, or re-run after a restart, says nothing about the stream's lag.
         telling = not batch.limited and not (previous is None and batch.batch_id > 0)
         for index, seen in enumerate(batch.inputs[: len(self._inputs)]):
-            if seen.max_event_ts is not None:
-                self._maxima_event_ts[index] = max(self._maxima_event_ts[index], seen.max_event_ts)
-                if telling:
-                    self._inputs[index].observe(batch.offsets_wall_ts, seen.max_event_ts)
+            self._observe_input(index, seen, batch.offsets_wall_ts, telling=telling)
+        if batch.evicts_event_ts is not None and batch.watermark_event_ts > _NEVER_EVENT_TS:
+            self._behind_s = max(0.0, batch.watermark_event_ts - batch.evicts_event_ts)
         swept_end = self._swept_end(batch)
         if swept_end is not None:
             self.last_latency_s = batch.ended_wall_ts - swept_end
@@ -111,16 +118,28 @@ class QueryState:
                 estimator.end_epoch()
         self.last_batch = batch
 
+    def _observe_input(self, index: int, seen: InputMaximum, offsets_wall_ts: float, *, telling: bool) -> None:
+        """An input whose source tells ingestion times has Klink's own estimate from then on."""
+        if seen.max_event_ts is not None:
+            self._maxima_event_ts[index] = max(self._maxima_event_ts[index], seen.max_event_ts)
+        known = self._inputs[index]
+        if seen.delays is not None:
+            if not isinstance(known, DelayEstimator):
+                known = self._inputs[index] = DelayEstimator()
+            known.observe_delays(*seen.delays)
+        elif telling and seen.max_event_ts is not None:
+            known.observe(offsets_wall_ts, seen.max_event_ts)
+
     def _swept_end(self, batch: BatchReport) -> float | None:
         """The first window end that this batch's watermark passed and the last one's had not."""
         before = self.last_batch.watermark_event_ts if self.last_batch else batch.watermark_event_ts
         if before <= _NEVER_EVENT_TS:
             return None
-        end = self.facts.next_window_end(before)
-        return end if end is not None and end <= batch.watermark_event_ts else None
+        end = self.facts.next_window_end(before - self._behind_s)
+        return end if end is not None and end <= batch.watermark_event_ts - self._behind_s else None
 
     def begin_turn(self, turn: Turn) -> None:
-        self.turn = turn
+        self.turn, self._view = turn, None
         if turn.stage is Stage.DATA:
             self.turns += 1
             self.last_turn_wall_ts = turn.granted_wall_ts
@@ -137,12 +156,12 @@ class QueryState:
         )
 
     def drop_turn(self) -> None:
-        self.turn = None
+        self.turn = self._view = None
 
     def end_turn(self, now_wall_ts: float) -> None:
         """The granted batches are over: did they find what they were sent for?"""
         turn, self.turn = self.turn, None
-        self._outlook = None
+        self._outlook = self._view = None
         if turn is None or self.report is None:
             return
         if self._fruitful(turn):
@@ -162,12 +181,13 @@ class QueryState:
             return False
         if turn.aim_event_ts is None:
             return batch.rows > 0 or turn.stage is Stage.SWEEP
-        reached = self.next_watermark_event_ts >= turn.aim_event_ts
+        aim_event_ts = turn.aim_event_ts + self._behind_s
+        reached = self.next_watermark_event_ts >= aim_event_ts
         if not reached:
             # Rows came, but not far enough: the estimate was early. No rows at all is a silent source.
             for index, (delay_s, seen) in enumerate(zip(self.facts.input_delays_s, batch.inputs, strict=False)):
-                if seen.rows > 0 and self._maxima_event_ts[index] < turn.aim_event_ts + delay_s:
-                    self._inputs[index].missed(batch.offsets_wall_ts, turn.aim_event_ts + delay_s)
+                if seen.rows > 0 and self._maxima_event_ts[index] < aim_event_ts + delay_s:
+                    self._inputs[index].missed(batch.offsets_wall_ts, aim_event_ts + delay_s)
         return reached
 
     # ---- knowing ----------------------------------------------------------------------------------------------
@@ -197,14 +217,14 @@ class QueryState:
 
     def _look_ahead(self) -> _Outlook:
         following = self.next_watermark_event_ts
-        end = self.facts.next_window_end(following) if following > _NEVER_EVENT_TS else None
+        end = self.facts.next_window_end(following - self._behind_s) if following > _NEVER_EVENT_TS else None
         if self.last_batch is None:
             return _Outlook(end, pending=False)
         applied = self.last_batch.watermark_event_ts
-        pending_end = self.facts.next_window_end(applied)
+        pending_end = self.facts.next_window_end(applied - self._behind_s)
         pending = following > applied and self.facts.emits_at_sweep
         if pending:
-            pending = self.facts.stateful if pending_end is None else pending_end <= following
+            pending = self.facts.stateful if pending_end is None else pending_end <= following - self._behind_s
         if end is not None:
             arrival = self.swm_arrival(end)
         elif self.windowed:
@@ -215,18 +235,31 @@ class QueryState:
 
     def swm_arrival(self, window_end_event_ts: float) -> Arrival:
         """Under Spark's min policy the last input decides, under max the first."""
+        sweeps_at_event_ts = window_end_event_ts + self._behind_s
         arrivals = [
-            estimator.arrival(window_end_event_ts + delay_s)
+            estimator.arrival(sweeps_at_event_ts + delay_s)
             for estimator, delay_s in zip(self._inputs, self.facts.input_delays_s, strict=False)
         ]
         if not arrivals:
-            return Arrival(window_end_event_ts + self.facts.delay_s, 0.5)
+            return Arrival(sweeps_at_event_ts + self.facts.delay_s, 0.5)
         choose = max if self.facts.watermark_policy == "min" else min
         return choose(arrivals, key=lambda arrival: arrival.wall_ts)
 
+    def swm_interval(self, window_end_event_ts: float, confidence: float) -> tuple[float, float] | None:
+        """From when to when the sweeping watermark becomes ingestible, by the input that decides; None: not known."""
+        sweeps_at_event_ts = window_end_event_ts + self._behind_s
+        found = [
+            estimator.interval(sweeps_at_event_ts + delay_s, confidence)
+            for estimator, delay_s in zip(self._inputs, self.facts.input_delays_s, strict=False)
+        ]
+        if not found:
+            return None
+        choose = max if self.facts.watermark_policy == "min" else min
+        return choose(low for low, _ in found), choose(high for _, high in found)
+
     def backlog_rows(self, now_wall_ts: float) -> float:
         known = self.last_batch.backlog_rows if self.last_batch else None
-        grown = self.rows_per_s * max(0.0, now_wall_ts - self._progress_wall_ts)
+        grown = 0.0 if self.facts.continuous else self.rows_per_s * max(0.0, now_wall_ts - self._progress_wall_ts)
         return (known or 0) + grown
 
     @property
@@ -249,22 +282,46 @@ class QueryState:
         newest = max(self._maxima_event_ts, default=_NEVER_EVENT_TS)
         open_windows = max(1.0, math.ceil((newest - first) / slide_s) + self._windows_a_row)
         if outlook.pending_end_event_ts is not None:
-            closing = math.floor((self.next_watermark_event_ts - first) / slide_s) + 1
+            closing = math.floor((self.next_watermark_event_ts - self._behind_s - first) / slide_s) + 1
         elif outlook.arrival is not None and outlook.arrival.wall_ts <= now_wall_ts:
             closing = math.floor((now_wall_ts - outlook.arrival.wall_ts) / slide_s) + 1
         else:
             closing = 0
         return batch.state_bytes * min(1.0, closing / open_windows)
 
+    @property
     def eligible_from_wall_ts(self) -> float:
+        """From when on it may have a turn; as its last view knew it."""
+        return self._eligible_from_wall_ts
+
+    def _spaced_wall_ts(self) -> float:
         """The user's own trigger interval is the least spacing between turns; fruitless turns back off."""
         spaced = self.last_turn_wall_ts + self.facts.min_interval_s if self.turns else 0.0
         awaited = self.report is not None and self.report.awaited
         return max(spaced, 0.0 if awaited or self.sweep_pending else self._retry_wall_ts)
 
     def view(self, now_wall_ts: float, downstream: tuple[str, ...] = ()) -> QueryView:
+        """The query for a policy. Of a query to which nothing happened only that changes which time changes.
+
+        A view is frozen for everybody but its owner: making a thousand anew each time would take most of a decision.
+        """
+        view = self._view
+        if view is None or view.downstream != downstream:
+            view = self._view = self._seen_at(now_wall_ts, downstream)
+        else:
+            object.__setattr__(view, "eligible", self._eligible(now_wall_ts))
+            object.__setattr__(view, "backlog_rows", self.backlog_rows(now_wall_ts))
+            object.__setattr__(view, "freeable_bytes", self.freeable_bytes(now_wall_ts))
+        return view
+
+    def _eligible(self, now_wall_ts: float) -> bool:
+        if self.turn is not None or now_wall_ts < self._eligible_from_wall_ts or self.report is None:
+            return False
+        return self.report.waiting and self.facts.gated
+
+    def _seen_at(self, now_wall_ts: float, downstream: tuple[str, ...]) -> QueryView:
         report, outlook = self.report, self.outlook()
-        waiting = report is not None and report.waiting and self.turn is None
+        self._eligible_from_wall_ts = self._spaced_wall_ts()
         since = report.since_wall_ts if report is not None else now_wall_ts
         # Where nothing is known yet, it is due since it began to wait.
         arrival = outlook.arrival or Arrival(since, 0.0)
@@ -275,7 +332,7 @@ class QueryState:
             key=self.facts.key,
             name=self.facts.name,
             stage=self.stage,
-            eligible=waiting and self.facts.gated and now_wall_ts >= self.eligible_from_wall_ts(),
+            eligible=self._eligible(now_wall_ts),
             waiting_since_wall_ts=since,
             last_turn_wall_ts=self.last_turn_wall_ts,
             window_end_event_ts=outlook.end_event_ts,
@@ -288,6 +345,7 @@ class QueryState:
             rows_per_s=self.rows_per_s,
             backlog_rows=self.backlog_rows(now_wall_ts),
             offsets_wall_ts=self._progress_wall_ts,
+            batches=self.batches_seen,
             sweep_pending=pending,
             pending_end_event_ts=outlook.pending_end_event_ts if pending else None,
             selectivity=self.rows_out / self.rows_in if self.rows_in else 1.0,

@@ -8,6 +8,8 @@ Sources that let rows arrive in clumps (a file a minute, a rate source's whole s
 sharper answer: maxima that differ by multiples of one step say exactly which clump brings the deadline, and what
 is left to learn is how long after its last event a clump can be read. That is bisected between a batch that found
 the clump there and one that came too early.
+
+Where the source tells when each event was ingested, Klink's own statistics serve: E[w] = deadline + E[d].
 """
 
 from __future__ import annotations
@@ -64,6 +66,48 @@ class SwmEstimator:
         lag = self.lag()
         return Arrival(event_ts + lag.mean_s, lag.sigma_s)
 
+    def interval(self, event_ts: float, confidence: float) -> tuple[float, float]:
+        """From when to when it becomes readable with this confidence (Eq. 7)."""
+        bracket = self._clumps.bracket(event_ts)
+        if bracket is not None:
+            return bracket
+        low_s, high_s = self.lag().range_s(confidence)
+        return event_ts + low_s, event_ts + high_s
+
+
+class DelayEstimator:
+    """Learns one input stream's network delays, which the sweeping watermark suffers like any event (Eq. 5)."""
+
+    def __init__(self, history: int = 400) -> None:
+        self._delays = EpochHistory(history)
+
+    def observe(self, offsets_wall_ts: float, max_event_ts: float) -> None:
+        """One event whose delay is known from a batch alone."""
+        self._delays.add(offsets_wall_ts - max_event_ts)
+
+    def observe_delays(self, count: int, total_s: float, squares: float, cubes: float) -> None:
+        """Many events: their number, and the sums of their delays, of the squares and of the cubes."""
+        self._delays.add_many(count, (total_s, squares, cubes))
+
+    def missed(self, offsets_wall_ts: float, event_ts: float) -> None:
+        """Nothing to learn: the delays of events tell all that is known."""
+
+    def end_epoch(self) -> None:
+        self._delays.end_epoch()
+
+    def lag(self) -> Delay:
+        return self._delays.delay()
+
+    def arrival(self, event_ts: float) -> Arrival:
+        """When the watermark of this event time is expected."""
+        delay = self.lag()
+        return Arrival(event_ts + delay.mean_s, delay.sigma_s)
+
+    def interval(self, event_ts: float, confidence: float) -> tuple[float, float]:
+        """From when to when it arrives with this confidence (Eq. 7)."""
+        low_s, high_s = self.lag().range_s(confidence)
+        return event_ts + low_s, event_ts + high_s
+
 
 class _Clumps:
     """Arrivals in steps of one size, if the maxima seen so far say so."""
@@ -100,6 +144,13 @@ class _Clumps:
         explore = between_s > max(_CLOSE_S, self._seen_s / 8)
         settle_s = self._early_s + between_s / 2 if explore else self._seen_s
         return Arrival(clump + settle_s, max(_MARGIN_S / 2, between_s / 8))
+
+    def bracket(self, event_ts: float) -> tuple[float, float] | None:
+        """Between the last batch that came too early and the first that found it: certain, if the source is regular."""
+        clump = self._clump(event_ts)
+        if clump is None or not math.isfinite(self._seen_s):
+            return None
+        return clump + self._early_s - _MARGIN_S, clump + self._seen_s
 
     def _clump(self, event_ts: float) -> float | None:
         if self._step_s is None:

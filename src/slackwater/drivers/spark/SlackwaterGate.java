@@ -13,8 +13,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.sun.management.GarbageCollectorMXBean;
+import com.sun.management.GcInfo;
+import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryType;
 import java.lang.management.MemoryUsage;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
@@ -211,6 +215,11 @@ public final class SlackwaterGate {
         out.put("opened", opened);
         out.put("cpu_ns", cpuNanos);
         out.put("cores", context.defaultParallelism());
+        out.put("processors", Runtime.getRuntime().availableProcessors());
+        java.lang.management.OperatingSystemMXBean system = ManagementFactory.getOperatingSystemMXBean();
+        if (system instanceof OperatingSystemMXBean) { // -1 where it cannot tell
+            out.put("process_cpu_ns", ((OperatingSystemMXBean) system).getProcessCpuTime());
+        }
         out.put("ordinary_tasks", taskOrder.ordinaryTasks());
         MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
         ObjectNode memory = out.putObject("heap");
@@ -236,12 +245,23 @@ public final class SlackwaterGate {
         return out;
     }
 
+    /** The heap as the last collection left it, a young one included: what is in use now is mostly garbage. */
     static long liveHeap() {
+        GcInfo last = null;
+        List collectors = ManagementFactory.getGarbageCollectorMXBeans();
+        for (int i = 0; i < collectors.size(); i++) {
+            if (!(collectors.get(i) instanceof GarbageCollectorMXBean)) continue;
+            GcInfo info = ((GarbageCollectorMXBean) collectors.get(i)).getLastGcInfo();
+            if (info != null && (last == null || info.getEndTime() > last.getEndTime())) last = info;
+        }
+        if (last == null) return 0L;
         long live = 0L;
+        Map after = last.getMemoryUsageAfterGc();
         List pools = ManagementFactory.getMemoryPoolMXBeans();
         for (int i = 0; i < pools.size(); i++) {
-            MemoryUsage usage = ((MemoryPoolMXBean) pools.get(i)).getCollectionUsage();
-            if (usage != null) live += usage.getUsed();
+            MemoryPoolMXBean pool = (MemoryPoolMXBean) pools.get(i);
+            Object usage = pool.getType() == MemoryType.HEAP ? after.get(pool.getName()) : null;
+            if (usage != null) live += ((MemoryUsage) usage).getUsed();
         }
         return live;
     }
@@ -960,11 +980,19 @@ public final class SlackwaterGate {
         }
 
         static void executed(Object root, ObjectNode batch) throws Exception {
-            walkExecuted(root, batch.putArray("inputs"), batch.putArray("operators"));
+            walkExecuted(root, batch, batch.putArray("inputs"), batch.putArray("operators"));
         }
 
-        static void walkExecuted(Object node, ArrayNode inputs, ArrayNode operators) throws Exception {
+        static void walkExecuted(Object node, ObjectNode batch, ArrayNode inputs, ArrayNode operators)
+                throws Exception {
             String op = (String) Reach.call(node, "nodeName");
+            // The outermost one emits. Behind a join its watermark lags the query's.
+            if (op.startsWith("StateStoreSave") && !batch.has("evicts_ms")) {
+                Object evicts = Reach.get(node, "eventTimeWatermarkForEviction");
+                if (Reach.bool(evicts, "isDefined")) {
+                    batch.put("evicts_ms", ((Long) Reach.call(evicts, "get")).longValue());
+                }
+            }
             if (Reach.has(node, "eventTimeStats")) {
                 Object stats = Reach.call(Reach.call(node, "eventTimeStats"), "value");
                 long count = ((Long) Reach.call(stats, "count")).longValue();
@@ -986,12 +1014,14 @@ public final class SlackwaterGate {
                 }
             }
             if (op.startsWith("AdaptiveSparkPlan")) { // a leaf to its parent; stateless queries have it since 4.1
-                walkExecuted(Reach.call(node, "executedPlan"), inputs, operators);
+                walkExecuted(Reach.call(node, "executedPlan"), batch, inputs, operators);
             } else if (op.endsWith("QueryStage")) {
-                walkExecuted(Reach.call(node, "plan"), inputs, operators);
+                walkExecuted(Reach.call(node, "plan"), batch, inputs, operators);
             }
             Object children = Reach.call(Reach.call(node, "children"), "iterator");
-            while (Reach.bool(children, "hasNext")) walkExecuted(Reach.call(children, "next"), inputs, operators);
+            while (Reach.bool(children, "hasNext")) {
+                walkExecuted(Reach.call(children, "next"), batch, inputs, operators);
+            }
         }
 
         static String cut(String text) {

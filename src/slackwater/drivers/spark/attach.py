@@ -15,7 +15,7 @@ from slackwater.drivers.spark.bridge import SparkBridge, first_line
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
 from slackwater.errors import AttachError, ConfigurationError
-from slackwater.policies.assembly import engine_for
+from slackwater.policies.assembly import engine_for, policy_for
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,6 +45,16 @@ class QueryStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Expectation:
+    """Between which wall times the watermark that sweeps a query's next window should become ingestible."""
+
+    name: str
+    window_end_event_ts: float
+    from_wall_ts: float
+    to_wall_ts: float
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulerStats:
     """The scheduler's own cost so far, on the Python and on the JVM side."""
 
@@ -65,10 +75,14 @@ def attach(
     max_wait_s: float = 30.0,
     target_latency_s: float = 2.0,
     confidence: float = 0.95,
+    memory_bound: float = 0.75,
+    period_s: float | None = None,
     watchdog_s: float = 3.0,
 ) -> Handle:
     """Schedule every streaming query of this session's Spark context, running ones included.
 
+    `memory_bound` is the share of the heap from which on `klink` lets those queries go first that free most;
+    `period_s` asks the policy no more often than that.
     Nothing else changes: start and stop queries as before. `detach()`, or the end of a `with` block, gives plain
     Spark back with the queries still running; so does a scheduler that is not heard from for `watchdog_s`.
     """
@@ -79,7 +93,7 @@ def attach(
     settings = EngineSettings(
         lanes=lanes, max_wait_s=max_wait_s, target_latency_s=target_latency_s, confidence=confidence
     )
-    engine = engine_for(policy, settings, knob=knob)
+    engine = engine_for(policy, settings, knob=knob, memory_bound=memory_bound, period_s=period_s)
     chosen = engine.policy
     marker = _ATTACHED_PROPERTY + spark.sparkContext.applicationId
     system = spark._jvm.java.lang.System  # noqa: SLF001 - PySpark has no public door to the JVM
@@ -110,6 +124,7 @@ class Handle:
         self._engine = engine
         self._released = released
         self._stop = threading.Event()
+        self._switches: deque[Policy] = deque()
         self._decisions = 0
         self._decision_s: deque[float] = deque(maxlen=5000)
         self._cpu_s = 0.0
@@ -140,6 +155,17 @@ class Handle:
         except Exception as error:
             log.info("the Spark session ended before detach: %s", type(error).__name__)
 
+    def switch(
+        self,
+        policy: str | Policy,
+        *,
+        knob: Knob = "balanced",
+        memory_bound: float = 0.75,
+        period_s: float | None = None,
+    ) -> None:
+        """Another policy from the next decision on. Turns that run are finished, and what was learnt stays."""
+        self._switches.append(policy_for(policy, knob=knob, memory_bound=memory_bound, period_s=period_s))
+
     def status(self) -> list[QueryStatus]:
         """Where every query stands, as the policy saw it last."""
         out = []
@@ -162,6 +188,16 @@ class Handle:
                 )
             )
         return sorted(out, key=lambda status: status.name)
+
+    def expectations(self, confidence: float = 0.95) -> list[Expectation]:
+        """For each windowed query: between which wall times its next window's watermark becomes ingestible."""
+        out = []
+        for view in self._engine.views:
+            state, end = self._engine.state(view.key), view.window_end_event_ts
+            interval = state.swm_interval(end, confidence) if state is not None and end is not None else None
+            if end is not None and interval is not None:
+                out.append(Expectation(view.name, end, *interval))
+        return out
 
     def story(self, query: str | None = None, limit: int = 50) -> list[Entry]:
         """The last entries of the history: of one query (by name or key) or of all."""
@@ -200,6 +236,8 @@ class Handle:
         while not self._stop.is_set():
             try:
                 report = self._bridge.exchange(commands, decided=troubles == 0)
+                while self._switches:
+                    self._engine.switch(self._switches.popleft(), report.wall_ts)
                 begun = time.perf_counter()
                 commands = self._engine.step(report)
                 self._decision_s.append(time.perf_counter() - begun)

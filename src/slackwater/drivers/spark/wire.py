@@ -76,6 +76,7 @@ class _Batch(msgspec.Struct):
     progress: msgspec.Raw
     inputs: list[_Input] = msgspec.field(default_factory=list)
     operators: list[_Operator] = msgspec.field(default_factory=list)
+    evicts_ms: int | None = None
 
 
 class _Query(msgspec.Struct):
@@ -102,6 +103,8 @@ class JvmReport(msgspec.Struct):
     queries: list[_Query]
     ordinary_tasks: int = 0
     cpu_ns: int = 0
+    process_cpu_ns: int = -1
+    processors: int = 0
     notes: list[str] = msgspec.field(default_factory=list)
 
 
@@ -123,6 +126,8 @@ def report_of(seen: JvmReport, options: dict[str, QueryOptions]) -> Report:
         heap_used_bytes=seen.heap.used,
         heap_max_bytes=seen.heap.max,
         heap_live_bytes=seen.heap.live,
+        cpu_s=seen.process_cpu_ns / 1e9 if seen.process_cpu_ns >= 0 else None,
+        processors=seen.processors,
     )
 
 
@@ -188,6 +193,7 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
         duration_s=durations.get("triggerExecution", 0) / 1000,
         rows=progress.numInputRows,
         watermark_event_ts=timestamp(watermark) if watermark else 0.0,
+        evicts_event_ts=batch.evicts_ms / 1000 if batch.evicts_ms else None,
         inputs=inputs,
         rows_out=_rows_out(batch, progress),
         state_rows=sum(operator.numRowsTotal for operator in progress.stateOperators),

@@ -1,0 +1,71 @@
+"""How long a decision takes, for every policy: measured by `make bench-decisions`, never asserted.
+
+The reports come from the scripted driver with a batch or two in each, as a busy Spark sends them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from slackwater.core.model import Commands, Report, Window
+from slackwater.policies.assembly import engine_for
+from slackwater.policies.registry import known_policies
+from slackwater.testing import ScriptedDriver, SimulatedQuery
+
+if TYPE_CHECKING:
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+SECONDS_OF_HISTORY = 25
+
+
+class Scheduled:
+    """An engine and its driver, one step at a time."""
+
+    def __init__(self, policy: str, queries: int) -> None:
+        # Every query has a turn a window, whatever their number.
+        cost_s = 10 / queries
+        self.engine = engine_for(policy)
+        self.driver = ScriptedDriver(
+            [
+                SimulatedQuery(
+                    f"q{i:04d}",
+                    windows=(Window(10, 10, 10 * i / queries),),
+                    delay_s=1.0,
+                    step_s=1.0,
+                    batch_cost_s=cost_s / 2,
+                )
+                for i in range(queries)
+            ]
+        )
+        self.commands = Commands(enforce=self.engine.policy.enforces, wake_after_s=0.01)
+        until = self.driver.clock.now() + SECONDS_OF_HISTORY
+        steps = 0
+        while self.driver.clock.now() < until and steps < queries // 2:
+            self.step(self.report())
+            steps += 1
+
+    def report(self) -> Report:
+        return self.driver.exchange(self.commands)
+
+    def step(self, report: Report) -> None:
+        self.commands = self.engine.step(report)
+
+
+@pytest.mark.parametrize("policy", known_policies())
+def test_a_decision(policy: str, request: pytest.FixtureRequest, benchmark: BenchmarkFixture) -> None:
+    queries = request.config.getoption("decision_queries")
+    scheduled = Scheduled(policy, queries)
+
+    def upcoming() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (scheduled.report(),), {}
+
+    benchmark.pedantic(scheduled.step, setup=upcoming, rounds=request.config.getoption("decision_rounds"))
+    stats = benchmark.stats
+    if stats is not None:
+        times_s = sorted(stats.stats.data)
+        benchmark.extra_info["queries"] = queries
+        benchmark.extra_info["p99_ms"] = round(1000 * times_s[int(0.99 * (len(times_s) - 1))], 3)
+    assert len(scheduled.engine.views) == queries
+    assert set(scheduled.commands.urgencies) == {view.key for view in scheduled.engine.views}
