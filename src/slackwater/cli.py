@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 
 from slackwater import __version__
 from slackwater.bench.commands import bench_ysb
+from slackwater.bench.experiment_commands import bench_classes, bench_memory
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.sim.commands import sim
 
@@ -25,6 +26,8 @@ app = App(
 bench = App(name="bench", help="Measure policies against plain Spark, each in a fresh Spark process.")
 app.command(bench)
 bench.command(bench_ysb, name="ysb")
+bench.command(bench_classes, name="classes")
+bench.command(bench_memory, name="memory")
 app.command(sim)
 
 

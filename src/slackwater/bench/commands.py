@@ -18,6 +18,8 @@ from rich.table import Table
 from slackwater.bench.harness import Listener, check, run_bench
 from slackwater.bench.model import BenchPlan, RunSettings, RunSpec
 from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.provenance import commit
+from slackwater.sim.trace import RunTrace, TraceFile
 from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
 from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # cyclopts
 
@@ -55,6 +57,7 @@ def bench_ysb(
     source_partitions: int = 1,
     warmup_min: float | None = None,
     warmup_max: float = 60.0,
+    trace: Path | None = None,
 ) -> None:
     """Measure how soon each policy emits the windows of many YSB queries, and what that costs.
 
@@ -97,6 +100,8 @@ def bench_ysb(
         Shortest warm-up in seconds; two windows and at least 20 s when not given.
     warmup_max
         Longest warm-up in seconds; a run that has not settled by then says so.
+    trace
+        File for every batch of every run, from which `slackwater sim microbatch` calibrates.
     """
     if seeds < 1:
         raise ConfigurationError(f"seeds must be at least 1; got {seeds}.")
@@ -120,6 +125,7 @@ def bench_ysb(
         phases=phases,
         payload=payload,
         settings=settings,
+        trace=trace is not None,
     )
     plan = BenchPlan(
         run=run,
@@ -128,21 +134,16 @@ def bench_ysb(
         sweep_s=_numbers(sweep),
     )
     check(plan)
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
-    _run_and_print(plan, json_file)
+    for option, file in (("--json", json_file), ("--trace", trace)):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise ConfigurationError(f"{option} {file}: its folder does not exist; make it first.")
+    _run_and_print(plan, json_file, trace)
 
 
-def _run_and_print(plan: BenchPlan, json_file: Path | None) -> None:
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-    )
-    with progress, _terminated_as_interrupted():
-        result = run_bench(plan, _Shown(progress, json_file))
+def _run_and_print(plan: BenchPlan, json_file: Path | None, trace_file: Path | None) -> None:
+    progress = progress_bar()
+    with progress, terminated_as_interrupted():
+        result = run_bench(plan, Shown(progress, json_file, trace_file))
     console = Console()
     print_result(result, console if console.is_terminal else Console(width=REPORT_WIDTH))
     if result.failures:
@@ -150,8 +151,18 @@ def _run_and_print(plan: BenchPlan, json_file: Path | None) -> None:
         raise SlackwaterError(f"{len(result.failures)} runs failed: {names}. Their errors are above.")
 
 
+def progress_bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+    )
+
+
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def terminated_as_interrupted() -> Iterator[None]:
     """Let SIGTERM end the running worker and its files as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -167,12 +178,14 @@ def _terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class _Shown(Listener):
+class Shown(Listener):
     """Progress on stderr, and the file after every run."""
 
-    def __init__(self, progress: Progress, json_file: Path | None) -> None:
+    def __init__(self, progress: Progress, json_file: Path | None, trace_file: Path | None = None) -> None:
         self._progress = progress
         self._json_file = json_file
+        self._trace_file = trace_file
+        self._traces: list[RunTrace] = []
         self._task: TaskID = progress.add_task("starting", total=None)
 
     def planned(self, runs: int) -> None:
@@ -193,6 +206,11 @@ class _Shown(Listener):
             highlight=False,
         )
 
+    def traced(self, trace: dict[str, Any]) -> None:
+        if self._trace_file is not None:
+            self._traces.append(msgspec.convert(trace, RunTrace))
+            write_trace(TraceFile(workload="ysb", commit=commit(), runs=self._traces), self._trace_file)
+
     def failed(self, failure: Failure) -> None:
         self._progress.advance(self._task)
         self._progress.console.print(f"{failure.policy} (seed {failure.seed}) failed: {failure.error}", style="red")
@@ -207,7 +225,14 @@ _PLACES = (("s", "of_s"), ("done", "of"))
 
 def write_result(result: BenchResult, file: Path) -> None:
     """Replace the file in one step, so that an interrupted benchmark leaves what it had measured."""
-    text = msgspec.json.format(msgspec.json.encode(result), indent=1)
+    _replace(file, msgspec.json.format(msgspec.json.encode(result), indent=1))
+
+
+def write_trace(traces: TraceFile, file: Path) -> None:
+    _replace(file, msgspec.json.encode(traces))
+
+
+def _replace(file: Path, text: bytes) -> None:
     partial = file.with_name(file.name + ".partial")
     partial.write_bytes(text + b"\n")
     partial.replace(file)

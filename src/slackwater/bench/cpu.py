@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MB = 1024 * 1024
 # Remark and Cleanup pauses have sizes, too, but free next to nothing.
 _GC_LINE = re.compile(r"\[(\d+)ms\].*Pause (?:Young|Full).* \d+M->(\d+)M\(\d+M\)")
+_GC_PAUSE = re.compile(r"\[(\d+)ms\].*Pause .* (\d+(?:\.\d+)?)ms")
 
 
 def tree_cpu_s() -> float:
@@ -78,7 +79,13 @@ def collections_mb(gc_log: str, from_ms: int, to_ms: int) -> list[float]:
     return [float(after) for at_ms, after in found if from_ms <= int(at_ms) < to_ms]
 
 
-def heap_summary(used_mb: Sequence[float], after_gc_mb: Sequence[float]) -> Heap:
+def paused_pct(gc_log: str, from_ms: int, to_ms: int) -> float:
+    """Share of [from_ms, to_ms) in which collections held everything up."""
+    paused_ms = sum(float(pause) for at_ms, pause in _GC_PAUSE.findall(gc_log) if from_ms <= int(at_ms) < to_ms)
+    return round(100 * paused_ms / max(1, to_ms - from_ms), 2)
+
+
+def heap_summary(used_mb: Sequence[float], after_gc_mb: Sequence[float], paused: float | None = None) -> Heap:
     return Heap(
         mean=round(float(np.mean(used_mb)), 1) if used_mb else None,
         p90=round(float(np.percentile(used_mb, 90)), 1) if used_mb else None,
@@ -86,4 +93,5 @@ def heap_summary(used_mb: Sequence[float], after_gc_mb: Sequence[float]) -> Heap
         after_gc_mean=round(float(np.mean(after_gc_mb)), 1) if after_gc_mb else None,
         after_gc_max=max(after_gc_mb) if after_gc_mb else None,
         count=len(used_mb),
+        paused_pct=paused,
     )

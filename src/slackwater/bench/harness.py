@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, get_args
 
 import msgspec
 import psutil
@@ -35,7 +35,7 @@ from slackwater.bench.model import (
 )
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
-from slackwater.workloads.ysb import require_exact_event_times
+from slackwater.workloads.ysb import PayloadKind, require_exact_event_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +55,8 @@ class Listener:
 
     def finished(self, run: RunResult) -> None: ...
 
+    def traced(self, trace: dict[str, Any]) -> None: ...
+
     def failed(self, failure: Failure) -> None: ...
 
     def result(self, result: BenchResult) -> None: ...
@@ -71,7 +73,7 @@ def check(plan: BenchPlan) -> None:
         (run.settings.cores < 1, f"cores must be at least 1; got {run.settings.cores}."),
         (run.settings.partitions < 1, f"partitions must be at least 1; got {run.settings.partitions}."),
         (run.phases not in ("spread", "aligned"), f"phases are spread or aligned; got {run.phases!r}."),
-        (run.payload not in ("columns", "json"), f"the payload is columns or json; got {run.payload!r}."),
+        (run.payload not in get_args(PayloadKind), f"the payload is columns, json or kept; got {run.payload!r}."),
         (not plan.policies, "no policy to run; name some, as in --policies spark-fair,klink."),
         (
             len(set(plan.policies)) < len(plan.policies),
@@ -172,6 +174,8 @@ class _Bench:
             self._fail(Failure(policy, seed, str(error)))
             return None
         self.result = replace(self.result, spark=found.spark, machine=replace(self.result.machine, java=found.java))
+        if found.trace is not None:
+            self.listener.traced(found.trace)
         return found.run
 
     def _add(self, run: RunResult) -> None:

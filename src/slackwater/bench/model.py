@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from slackwater.core.model import Knob
 from slackwater.errors import ConfigurationError, unknown_name
@@ -53,8 +53,12 @@ class RunSpec:
     seconds: float
     phases: Phases
     payload: PayloadKind
+    body_bytes: int = 400  # of an event that is kept until its window leaves
+    high: int = 0  # so many of the queries are of the class HIGH
+    memory_bound: float = 0.75  # share of the heap from which on klink frees memory first
     settings: RunSettings = RunSettings()
     scratch: str | None = None
+    trace: bool = False  # record every batch, and the CPU time every second
 
     @property
     def warmup_min_s(self) -> float:
@@ -172,6 +176,7 @@ class Heap:
     after_gc_mean: float | None
     after_gc_max: float | None
     count: int
+    paused_pct: float | None = None  # share of the span in which collections held everything up
 
 
 @dataclass(frozen=True)
@@ -181,6 +186,16 @@ class SchedulerCost:
     decisions: int | None = None  # within the span
     stalled_s: float | None = None  # longest time in the span without a decision
     gates_opened: int | None = None  # how often the JVM side gave up on the scheduler in the span
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of sweeping watermarks that became ingestible within the range named before, and its mean width."""
+
+    confidence: float
+    count: int
+    inside: float | None
+    range_s: float | None
 
 
 @dataclass(frozen=True)
@@ -199,6 +214,8 @@ class QueryResult:
     latency_mean_s: float | None
     batches: int
     windows: WindowCounts
+    priority_class: int = 0
+    latencies_s: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -223,6 +240,7 @@ class RunResult:
     backlog: Backlog
     per_query: list[QueryResult]
     latencies_s: list[float]
+    estimates: list[Accuracy] = field(default_factory=list)  # of the scheduler, against the generator
     warnings: list[str] = field(default_factory=list)  # what Slackwater logged
     sweep_of: str | None = None
     chosen: str | None = None
@@ -230,11 +248,12 @@ class RunResult:
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """What the worker writes: the run, and facts that only it could see."""
+    """What the worker writes: the run, facts that only it could see, and its trace, a `sim.trace.RunTrace`."""
 
     run: RunResult
     spark: str
     java: str
+    trace: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
@@ -26,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slackwater.bench.cpu import HeapSampler, collections_mb, gc_log_option, heap_summary, tree_cpu_s
+from slackwater.bench.accuracy import CONFIDENCES, Ranges
+from slackwater.bench.cpu import HeapSampler, collections_mb, gc_log_option, heap_summary, paused_pct, tree_cpu_s
 from slackwater.bench.measure import (
     Span,
     batches_of,
@@ -52,17 +54,19 @@ from slackwater.bench.model import (
 from slackwater.drivers.spark.doctor import checkpoint_manager_class
 from slackwater.drivers.spark.java import ensure_java
 from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery
 from slackwater.workloads import ysb
 from slackwater.workloads.base import emitted_rows, start_query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from slackwater.bench.measure import Batch, QueryOutcome
     from slackwater.workloads.base import QuerySpec, RunningQuery, Workload
 
+HIGH = -1
 _LIVE_BATCHES = 120
 
 
@@ -88,7 +92,10 @@ def workload_of(spec: RunSpec) -> tuple[Workload, list[QuerySpec]]:
         phases=spec.phases,
         seed=spec.seed,
     )
-    return ysb.Ysb(payload=spec.payload, source_partitions=spec.settings.source_partitions), queries
+    workload = ysb.Ysb(
+        payload=spec.payload, body_bytes=spec.body_bytes, source_partitions=spec.settings.source_partitions
+    )
+    return workload, queries
 
 
 def run(spec: RunSpec) -> WorkerResult:
@@ -103,7 +110,7 @@ def run(spec: RunSpec) -> WorkerResult:
         warnings = _Warnings()
         logging.getLogger("slackwater").addHandler(warnings)
         cleanup.callback(logging.getLogger("slackwater").removeHandler, warnings)
-        handle = _attached(spark, chosen, cleanup)
+        handle = _attached(spark, chosen, spec, cleanup)
         sampler = HeapSampler(spark.sparkContext._jvm)  # noqa: SLF001  # PySpark has no public way to the JVM
         sampler.start()
         cleanup.callback(sampler.stop)
@@ -146,6 +153,8 @@ class _Run:
         self.workload, self.queries = workload_of(spec)
         self.running: list[RunningQuery] = []
         self.decisions: list[tuple[int, int]] = []
+        self.cpu: list[tuple[int, float]] = []
+        self.ranges = [Ranges(confidence) for confidence in CONFIDENCES]
         self.warnings = warnings
 
     def result(self) -> WorkerResult:
@@ -158,7 +167,8 @@ class _Run:
         _report("checking")
         outcome = self._outcome(first, last, end_ms, batches, warmed_up=warmed_up, warmup_s=warmup_s)
         version = self.jvm.java.lang.System.getProperty("java.version")
-        return WorkerResult(run=outcome, spark=self.spark.version, java=version)
+        trace = msgspec.to_builtins(self._trace(first, last)) if self.spec.trace else None
+        return WorkerResult(run=outcome, spark=self.spark.version, java=version, trace=trace)
 
     def _start_all(self) -> None:
         count = len(self.queries)
@@ -229,15 +239,15 @@ class _Run:
     ) -> RunResult:
         spec = self.spec
         span = Span(from_ms=first.wall_ms, to_ms=last.wall_ms, end_ms=end_ms)
+        oracles = [self.workload.oracle(running.spec, running.checkpoint) for running in self.running]
         outcomes = [
-            measure_query(
-                found,
-                emitted_rows(self.spark, running.spec.name),
-                self.workload.oracle(running.spec, running.checkpoint),
-                span,
-            )
-            for running, found in zip(self.running, batches, strict=True)
+            measure_query(found, emitted_rows(self.spark, running.spec.name), oracle, span)
+            for running, found, oracle in zip(self.running, batches, oracles, strict=True)
         ]
+        by_name = {
+            running.spec.name: (oracle, running.spec.delay_ms)
+            for running, oracle in zip(self.running, oracles, strict=True)
+        }
         seconds = (span.to_ms - span.from_ms) / 1000
         in_span = list(chain.from_iterable(outcome.batches for outcome in outcomes))
         latencies_s = list(chain.from_iterable(outcome.latencies_s for outcome in outcomes))
@@ -257,6 +267,7 @@ class _Run:
             heap_mb=heap_summary(
                 self.sampler.between(span.from_ms, span.to_ms),
                 collections_mb(gc_log, span.from_ms, span.to_ms),
+                paused_pct(gc_log, span.from_ms, span.to_ms),
             ),
             scheduler=self._scheduler_cost(first, last),
             steady=self._steady(batches, outcomes, span),
@@ -273,10 +284,15 @@ class _Run:
                     latency_mean_s=distribution(outcome.latencies_s).mean,
                     batches=len(outcome.batches),
                     windows=outcome.windows,
+                    priority_class=_class_of(spec, index),
+                    latencies_s=sorted(outcome.latencies_s),
                 )
-                for running, outcome in zip(self.running, outcomes, strict=True)
+                for index, (running, outcome) in enumerate(zip(self.running, outcomes, strict=True))
             ],
             latencies_s=sorted(latencies_s),
+            estimates=[ranges.accuracy(by_name, span.from_ms, span.to_ms) for ranges in self.ranges]
+            if self.handle is not None
+            else [],
             warnings=self.warnings,
         )
 
@@ -317,15 +333,52 @@ class _Run:
             gates_opened=stats.gates_opened if stats else 0,
         )
 
+    def _trace(self, first: _Snapshot, last: _Snapshot) -> RunTrace:
+        cores = self.spec.settings.cores
+        return RunTrace(
+            policy=self.spec.policy,
+            seed=self.spec.seed,
+            cores=cores,
+            lanes=None if self.handle is None else cores,
+            from_ms=first.wall_ms,
+            to_ms=last.wall_ms,
+            cpu_s=round(last.cpu_s - first.cpu_s, 3),
+            queries=[
+                TracedQuery(
+                    name=running.spec.name,
+                    phase_ms=running.spec.phase_ms,
+                    rate=running.spec.rate,
+                    window_s=running.spec.window_s,
+                    delay_s=running.spec.delay_s,
+                    interval_s=None if running.interval_ms is None else running.interval_ms / 1000,
+                )
+                for running in self.running
+            ],
+            batches=[
+                batch
+                for running in self.running
+                for batch in traced(running.spec.name, self._progress(running), first.wall_ms, last.wall_ms)
+            ],
+            cpu=[
+                (first.wall_ms, round(first.cpu_s, 3)),
+                *((at_ms, round(cpu_s, 3)) for at_ms, cpu_s in self.cpu if first.wall_ms < at_ms < last.wall_ms),
+                (last.wall_ms, round(last.cpu_s, 3)),
+            ],
+        )
+
     def _batches(self, running: RunningQuery) -> list[Batch]:
-        """A query's batches by its own progress reports, in two calls to the JVM.
+        return batches_of(self._progress(running))
+
+    def _progress(self, running: RunningQuery) -> list[dict[str, Any]]:
+        """A query's own progress reports, in two calls to the JVM.
 
         PySpark would turn each report into objects, call by call. A report's toString is JSON, and Scala
         prints an array of them as "Array(…, …)".
         """
         reports = running.stream._jsq.recentProgress()  # noqa: SLF001
         printed = self.jvm.scala.runtime.ScalaRunTime.stringOf(reports)
-        return batches_of(json.loads(f"[{printed.removeprefix('Array(').removesuffix(')')}]"))
+        found: list[dict[str, Any]] = json.loads(f"[{printed.removeprefix('Array(').removesuffix(')')}]")
+        return found
 
     def _newest_batches(self, running: RunningQuery) -> list[Batch]:
         """The newest batch alone where it is the newest report: all that a drain needs to look at."""
@@ -338,8 +391,12 @@ class _Run:
         while (left_s := began + until_s - time.monotonic()) > 0:
             facts: dict[str, Any] = {"queries": self._live_rows()} if self.spec.settings.live else {}
             _report(state, s=round(time.monotonic() - began), of_s=of_s, **facts)
+            if self.spec.trace:
+                self.cpu.append((_now_ms(), tree_cpu_s()))
             if self.handle is not None:
                 self.decisions.append((_now_ms(), self.handle.stats().decisions))
+                for ranges in self.ranges:
+                    ranges.add(_now_ms(), self.handle.expectations(ranges.confidence))
             time.sleep(min(left_s, 1.0))
         self._check_alive()
 
@@ -414,12 +471,46 @@ def _file_manager(spark: SparkSession) -> str:
     return name
 
 
-def _attached(spark: SparkSession, chosen: Contender, cleanup: ExitStack) -> Any:
+def _class_of(spec: RunSpec, index: int) -> int:
+    return HIGH if index < spec.high else 0
+
+
+def _attached(spark: SparkSession, chosen: Contender, spec: RunSpec, cleanup: ExitStack) -> Any:
     if chosen.kind != "slackwater":
         return None
     import slackwater  # noqa: PLC0415  # Spark's own policies must run without the scheduler being loaded
 
-    return cleanup.enter_context(slackwater.attach(spark, chosen.policy, knob=chosen.knob))
+    _, queries = workload_of(spec)
+    classes = {
+        query.name: slackwater.QueryOptions(priority_class=_class_of(spec, index))
+        for index, query in enumerate(queries)
+    }
+    attached = slackwater.attach(
+        spark, chosen.policy, knob=chosen.knob, queries=classes, memory_bound=spec.memory_bound
+    )
+    return cleanup.enter_context(attached)
+
+
+def traced(query: str, progress: Iterable[Mapping[str, Any]], from_ms: int, to_ms: int) -> list[TracedBatch]:
+    """The batches in a query's progress reports that ran at some time in [from_ms, to_ms), oldest first."""
+    found = []
+    for report in progress:
+        largest = report.get("eventTime", {}).get("max")
+        found += [
+            TracedBatch(
+                query=query,
+                batch_id=int(report["batchId"]),
+                start_ms=batch.started_ms,
+                duration_ms=batch.duration_ms,
+                rows=batch.input_rows,
+                watermark_ms=batch.watermark_ms,
+                event_max_ms=None if largest is None else round(datetime.fromisoformat(largest).timestamp() * 1000),
+                parts_ms={part: int(ms) for part, ms in report["durationMs"].items() if part != "triggerExecution"},
+            )
+            for batch in batches_of([report])
+            if batch.started_ms < to_ms and batch.committed_ms > from_ms
+        ]
+    return sorted(found, key=lambda batch: batch.start_ms)
 
 
 def _last_end_ms(spec: QuerySpec, to_ms: int) -> int:

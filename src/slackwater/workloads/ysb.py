@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from slackwater.workloads.base import Payload
 
-PayloadKind = Literal["columns", "json"]
+PayloadKind = Literal["columns", "json", "kept"]
 
 CAMPAIGNS = 100
 ADS_PER_CAMPAIGN = 10
@@ -46,9 +46,13 @@ EVENT_SCHEMA = (
 
 @dataclass(frozen=True)
 class Ysb:
-    """`payload="json"` makes each event a JSON string that the query parses; "columns" leaves that out."""
+    """`payload="json"` makes each event a JSON string that the query parses; "columns" leaves that out.
+
+    "kept" gives each event a body of `body_bytes` that the query keeps until its window leaves: a large state.
+    """
 
     payload: PayloadKind = "columns"
+    body_bytes: int = 400
     source_partitions: int = 1
     name: str = "ysb"
 
@@ -58,6 +62,8 @@ class Ysb:
             events = _parsed(_json_events(self._numbers(spark, spec)))
         else:
             events = _column_events(self._numbers(spark, spec))
+        if self.payload == "kept":
+            return _count_views(spark, events, spec, f"rpad(ad_id, {self.body_bytes}, 'x')")
         return _count_views(spark, events, spec)
 
     def oracle(self, spec: QuerySpec, checkpoint: Path) -> YsbOracle:
@@ -139,20 +145,22 @@ def _parsed(raw: DataFrame) -> DataFrame:
     )
 
 
-def _count_views(spark: SparkSession, events: DataFrame, spec: QuerySpec) -> DataFrame:
+def _count_views(spark: SparkSession, events: DataFrame, spec: QuerySpec, kept: str | None = None) -> DataFrame:
+    """`kept` is an expression whose values are collected until the window leaves, and counted then."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # Spark's own convention; loaded on use
 
     # A literal table: broadcasting it needs no Spark job of its own in every batch, as a range would.
     rows = ", ".join(f"({ad}L, {ad // ADS_PER_CAMPAIGN}L)" for ad in range(ADS))
     ads = spark.sql(f"SELECT * FROM VALUES {rows} AS ads(ad_id, campaign_id)")  # noqa: S608  # numbers only
     length = f"{spec.window_ms} milliseconds"
+    views = F.count("*") if kept is None else F.size(F.collect_list(F.expr(kept)))
     return (
         events.where("event_type = 'view'")
         .select("ad_id", "event_time")
         .join(F.broadcast(ads), "ad_id")
         .withWatermark("event_time", f"{spec.delay_ms} milliseconds")
         .groupBy(F.window("event_time", length, length, f"{spec.phase_ms} milliseconds"), "campaign_id")
-        .count()
+        .agg(views.cast("long").alias("count"))
         .select(
             F.col("window.start").alias("window_start"),
             "campaign_id",

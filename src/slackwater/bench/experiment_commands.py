@@ -1,0 +1,157 @@
+"""`slackwater bench classes` and `slackwater bench memory`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path  # noqa: TC003  # cyclopts reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from slackwater.bench import experiments
+from slackwater.bench.commands import Shown, progress_bar, terminated_as_interrupted
+from slackwater.bench.harness import check
+from slackwater.bench.model import BenchPlan, RunSettings, RunSpec
+from slackwater.errors import ConfigurationError
+from slackwater.provenance import commit
+from slackwater.sim.show import show
+from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slackwater.bench.harness import Listener
+    from slackwater.sim.experiment import Experiment
+
+
+def bench_classes(
+    *,
+    high: int = 3,
+    low: int = 21,
+    rate: int = 10_000,
+    window: float = 10.0,
+    seconds: float = 60.0,
+    policies: str = "spark-fair,multi-class,klink",
+    seeds: int = 1,
+    cores: int = 2,
+    heap: str = "2g",
+    warmup_min: float | None = None,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """Does a class of urgent queries keep its latency while others saturate the machine?
+
+    Parameters
+    ----------
+    high
+        Queries of the class HIGH; they also run alone, for comparison.
+    low
+        Queries beside them, enough to want more than the cores have.
+    rate
+        Events per second of each query.
+    window
+        Length of the windows in seconds.
+    seconds
+        Length of the measured span.
+    policies
+        Names, with commas.
+    seeds
+        Number of seeds.
+    cores
+        Cores that Spark gets.
+    heap
+        Heap of Spark's JVM.
+    warmup_min
+        Shortest warm-up in seconds.
+    json_file
+        File for rows and claims.
+    """
+    if high < 1 or low < 1:
+        raise ConfigurationError(f"at least one query of each class is needed; got {high} HIGH and {low} LOW.")
+    settings = RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min)
+    base = _base(high + low, rate, window, seconds, settings)
+    names = _checked(base, policies, seeds)
+    base = replace(base, high=high)
+    _run(lambda listener: experiments.classes(base, low, names, range(seeds), listener), json_file)
+
+
+def bench_memory(
+    *,
+    queries: int = 8,
+    rate: int = 10_000,
+    body: int = 400,
+    window: float = 10.0,
+    seconds: float = 60.0,
+    policies: str = "spark-fair,klink-no-mm,klink",
+    bound: float = 0.75,
+    heap: str = "768m",
+    phases: Phases = "spread",
+    seeds: int = 1,
+    cores: int = 2,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """Do windows that keep their rows leave in time where memory is scarce?
+
+    Parameters
+    ----------
+    queries
+        Number of queries.
+    rate
+        Events per second of each query; a third of them is kept.
+    body
+        Bytes of an event that is kept.
+    window
+        Length of the windows in seconds.
+    seconds
+        Length of the measured span.
+    policies
+        Names, with commas.
+    bound
+        Share of the heap from which on klink frees memory first.
+    heap
+        Heap of Spark's JVM.
+    phases
+        Where windows end: spread or aligned.
+    seeds
+        Number of seeds.
+    cores
+        Cores that Spark gets.
+    json_file
+        File for rows and claims.
+    """
+    if body < 1:
+        raise ConfigurationError(f"--body takes a number of bytes from 1 up; got {body}.")
+    base = _base(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap))
+    base = replace(base, payload="kept", body_bytes=body, memory_bound=bound, phases=phases)
+    names = _checked(base, policies, seeds)
+    _run(lambda listener: experiments.memory(base, names, range(seeds), listener), json_file)
+
+
+def _base(queries: int, rate: int, window_s: float, seconds: float, settings: RunSettings) -> RunSpec:
+    return RunSpec(
+        workload="ysb",
+        policy="",
+        seed=0,
+        queries=queries,
+        rate=rate,
+        window_s=window_s,
+        delay_s=1.0,
+        seconds=seconds,
+        phases="spread",
+        payload="columns",
+        settings=settings,
+    )
+
+
+def _checked(base: RunSpec, policies: str, seeds: int) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in policies.split(",") if name.strip())
+    check(BenchPlan(run=base, policies=names, seeds=tuple(range(seeds)), sweep_s=()))
+    return names
+
+
+def _run(experiment: Callable[[Listener], Experiment], json_file: Path | None) -> None:
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
+    progress = progress_bar()
+    with progress, terminated_as_interrupted():
+        found = experiment(Shown(progress, None))
+    show(replace(found, commit=commit()), json_file)

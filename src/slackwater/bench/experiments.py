@@ -1,0 +1,182 @@
+"""Benchmarks that test a claim on live Spark: classes of queries, and a heap that is too small for plain Spark.
+
+Each run is one of the harness's, in a fresh Spark process. What comes out has the form of a simulated experiment: rows,
+and claims with target, measured value and whether they hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from slackwater.bench.harness import Listener, run_in_subprocess
+from slackwater.bench.measure import distribution
+from slackwater.bench.model import Failure, RunResult, RunSpec
+from slackwater.bench.worker import HIGH
+from slackwater.errors import SlackwaterError
+from slackwater.sim.experiment import Claim, Experiment, claim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CLASSES = "bench-classes"
+MEMORY = "bench-memory"
+ALONE = "HIGH alone"
+_MOST_TIMES_ALONE = 1.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run: what it measured, or why it came to nothing."""
+
+    label: str
+    spec: RunSpec
+    run: RunResult | None
+    error: str = ""
+
+
+def outcomes(specs: Sequence[tuple[str, RunSpec]], listener: Listener) -> Iterator[Outcome]:
+    listener.planned(len(specs))
+    for label, spec in specs:
+        try:
+            found = run_in_subprocess(spec, lambda state, spec=spec: listener.state(spec, state))  # type: ignore[misc]
+        except SlackwaterError as error:
+            listener.failed(Failure(spec.policy, spec.seed, str(error)))
+            yield Outcome(label, spec, None, str(error))
+        else:
+            listener.finished(found.run)
+            yield Outcome(label, spec, found.run)
+
+
+# ---- classes ---------------------------------------------------------------------------------------------------------
+
+
+def classes(base: RunSpec, low: int, policies: Sequence[str], seeds: Sequence[int], listener: Listener) -> Experiment:
+    """`base.high` queries of the class HIGH alone, then beside `low` others that want more than the machine has."""
+    specs = []
+    for seed in seeds:
+        specs.append((ALONE, replace(base, policy="multi-class", queries=base.high, seed=seed)))
+        specs += [(policy, replace(base, policy=policy, queries=base.high + low, seed=seed)) for policy in policies]
+    found = list(outcomes(specs, listener))
+    rows = [row for outcome in found for row in _class_rows(outcome)]
+    return Experiment(CLASSES, seeds[0], rows, list(_class_claims(found)), assumptions=_CLASS_ASSUMPTIONS)
+
+
+_CLASS_ASSUMPTIONS = [
+    "HIGH are YSB queries like the others, with priority_class=-1; alone means with the same settings, without LOW",
+    "LOW saturates: their batches, as soon as possible, ask for more than the cores give",
+]
+
+
+def _class_rows(outcome: Outcome) -> Iterator[dict[str, Any]]:
+    run = outcome.run
+    if run is None:
+        yield {"policy": outcome.label, "seed": outcome.spec.seed, "class": "-", "failed": outcome.error}
+        return
+    for name, group in (("HIGH", HIGH), ("LOW", 0)):
+        members = [query for query in run.per_query if query.priority_class == group]
+        latency = distribution([value for query in members for value in query.latencies_s])
+        if members:
+            yield {
+                "policy": outcome.label,
+                "seed": run.seed,
+                "class": name,
+                "queries": len(members),
+                "latency_mean_s": latency.mean,
+                "latency_p99_s": latency.p99,
+                "latency_max_s": latency.max,
+                "windows": f"{sum(q.windows.emitted for q in members)}/{sum(q.windows.expected for q in members)}",
+                "wrong": sum(q.windows.wrong for q in members),
+                "cpu_cores": run.cpu_cores,
+            }
+
+
+def high_p99_s(found: Sequence[Outcome], label: str) -> float | None:
+    """Over all seeds together."""
+    runs = [outcome.run for outcome in found if outcome.label == label and outcome.run is not None]
+    values = [v for run in runs for query in run.per_query if query.priority_class == HIGH for v in query.latencies_s]
+    return distribution(values).p99
+
+
+def _class_claims(found: Sequence[Outcome]) -> Iterator[Claim]:
+    alone, beside = high_p99_s(found, ALONE), high_p99_s(found, "multi-class")
+    if alone and beside:
+        yield claim(
+            "multi-class: HIGH's p99 beside LOW, times that of HIGH alone", beside / alone, "≤", _MOST_TIMES_ALONE
+        )
+    spark = high_p99_s(found, "spark-fair")
+    if spark and beside:
+        yield claim("multi-class: HIGH's p99, times that under spark-fair", beside / spark, "≤", 1.0)
+    wrong = sum(outcome.run.windows.wrong for outcome in found if outcome.run is not None)
+    yield claim("windows with a wrong result", wrong, "≤", 0)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def memory(base: RunSpec, policies: Sequence[str], seeds: Sequence[int], listener: Listener) -> Experiment:
+    """Queries that keep every row of a window, in a heap that holds little more than the windows that must be open."""
+    specs = [(policy, replace(base, policy=policy, seed=seed)) for seed in seeds for policy in policies]
+    found = list(outcomes(specs, listener))
+    rows = [_memory_row(outcome) for outcome in found]
+    bound_mb = base.memory_bound * heap_mb(base.settings.heap)
+    return Experiment(MEMORY, seeds[0], rows, list(_memory_claims(found, bound_mb)), assumptions=_MEMORY_ASSUMPTIONS)
+
+
+_MEMORY_ASSUMPTIONS = [
+    "state is Spark's default in-memory store, which keeps the last two versions of each partition",
+    "what counts is the heap after collections; a run that ends with OutOfMemoryError has exceeded every bound",
+]
+
+
+def heap_mb(text: str) -> float:
+    """Spark's notation: 768m, 2g."""
+    return float(text[:-1]) * (1024 if text[-1].lower() == "g" else 1)
+
+
+def _memory_row(outcome: Outcome) -> dict[str, Any]:
+    run = outcome.run
+    if run is None:
+        return {"policy": outcome.label, "seed": outcome.spec.seed, "ended": _cause(outcome.error)}
+    return {
+        "policy": outcome.label,
+        "seed": run.seed,
+        "heap_after_gc_mean_mb": run.heap_mb.after_gc_mean,
+        "heap_after_gc_max_mb": run.heap_mb.after_gc_max,
+        "paused_pct": run.heap_mb.paused_pct,
+        "latency_mean_s": run.latency_s.mean,
+        "latency_p99_s": run.latency_s.p99,
+        "windows": f"{run.windows.emitted}/{run.windows.expected}",
+        "wrong": run.windows.wrong,
+        "cpu_cores": run.cpu_cores,
+    }
+
+
+def _cause(error: str) -> str:
+    return "OutOfMemoryError" if "OutOfMemory" in error or "Java heap space" in error else error[:200]
+
+
+def _memory_claims(found: Sequence[Outcome], bound_mb: float) -> Iterator[Claim]:
+    for outcome in (o for o in found if o.label == "klink"):
+        what = f"klink (seed {outcome.spec.seed})"
+        if outcome.run is None:
+            yield Claim(f"{what}: runs to the end", "yes", 0.0, holds=False)
+            continue
+        after = outcome.run.heap_mb.after_gc_max or 0.0
+        yield claim(f"{what}: heap after collections, MB, at most", after, "≤", bound_mb)
+        missing = outcome.run.windows.expected - outcome.run.windows.emitted
+        yield claim(f"{what}: windows that did not come out", missing, "≤", 0)
+    for outcome in (o for o in found if o.label == "spark-fair"):
+        what = f"spark-fair (seed {outcome.spec.seed}): heap after collections, MB (infinite if it died)"
+        after = outcome.run.heap_mb.after_gc_max or 0.0 if outcome.run is not None else float("inf")
+        yield claim(what, after, "≥", bound_mb)
+    means = {name: _mean_heap(found, name) for name in ("klink", "klink-no-mm", "spark-fair")}
+    if None not in (means["klink"], means["klink-no-mm"]):
+        difference = (means["klink-no-mm"] or 0.0) - (means["klink"] or 0.0)
+        yield claim("klink-no-mm's heap after collections over klink's, MB", difference, "≥", 0.0)
+
+
+def _mean_heap(found: Sequence[Outcome], label: str) -> float | None:
+    values = [o.run.heap_mb.after_gc_max for o in found if o.label == label and o.run is not None]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
