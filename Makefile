@@ -17,8 +17,10 @@ COMPILE := uv pip compile --upgrade --quiet --universal --python-version 3.11 --
 YSB := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 \
   --policies spark-fair,spark-tuned,round-robin,klink --seeds 3
 RESULTS := benchmarks/results
+POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
-.PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned report clean
+.PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
+  bench-classes bench-memory bench-policies report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,13 +99,30 @@ bench-light: setup ## The same with 8 queries
 	@mkdir -p $(RESULTS)
 	$(YSB) --queries 8 --sweep 1,2 --json $(RESULTS)/ysb-8.json
 
-bench-overload: setup ## The same with 24 queries
+bench-overload: setup ## The same with 24 queries, after a longer warm-up
 	@mkdir -p $(RESULTS)
-	$(YSB) --queries 24 --sweep 6,8 --json $(RESULTS)/ysb-24.json
+	$(YSB) --queries 24 --sweep 6,8 --warmup-min 50 --json $(RESULTS)/ysb-24.json
 
 bench-aligned: setup ## 16 queries whose windows all end together
 	@mkdir -p $(RESULTS)
 	$(YSB) --queries 16 --phases aligned --json $(RESULTS)/ysb-16-aligned.json
+
+bench-decisions: setup ## How long a decision takes, for every policy, with 100 and 1000 queries
+	@mkdir -p $(RESULTS)
+	$(BIN)/python benchmarks/decisions.py $(RESULTS)/decisions.json
+
+bench-classes: setup ## Urgent queries beside others that saturate the machine
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench classes --json $(RESULTS)/classes.json
+
+bench-memory: setup ## Queries with large state in a small heap
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench memory --json $(RESULTS)/memory.json
+
+bench-policies: setup ## All policies with 16 queries
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench ysb --queries 16 --rate 10000 --window 10 --seconds 30 --json $(RESULTS)/ysb-16-policies.json \
+	  --policies $(POLICIES)
 
 report: setup ## Draw the committed results into docs/images
 	$(BIN)/slackwater bench report $(RESULTS)/ysb-16.json $(wildcard $(RESULTS)/ysb-8.json $(RESULTS)/ysb-24.json) --out out/report

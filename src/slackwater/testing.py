@@ -7,15 +7,17 @@
 
 `ScriptedDriver` does what the engine expects of a driver, and its queries do what Spark's do: a batch fixes
 its offsets at its start and takes all that has arrived; the watermark that its rows move is applied by the
-next batch, which emits the windows it passes; a batch without rows runs only if the watermark moved. Nothing
-is random: the same queries and policy give the same trace. One watermarked input a query; no joins.
+next batch, which emits the windows it passes; a batch without rows runs only if the watermark moved. Batches that
+run at once share the cores. Where queries name factors to draw their batches' lengths from, the seed fixes them: the
+same queries, policy and seed give the same trace. One watermarked input a query; no joins.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from slackwater.core.model import (
     BatchReport,
@@ -40,6 +42,10 @@ START_WALL_TS = 1_200_000.0
 
 _EMPTY_TRIGGER_S = 0.01
 _FUZZ_S = 1e-9
+_CLOCK_FUZZ_S = 1e-6
+_TASKS = 2  # of a batch, one after the other: those that read the source, those that keep the state
+
+TaskOrder = Literal["name", "arrival"]
 
 
 class FakeClock:
@@ -66,8 +72,14 @@ class SimulatedQuery:
 
     delay_s: the watermark delay; None for a query without a watermark.
     step_s: rows become readable in clumps of so many seconds of event time; None: each by itself.
+    step_phase_s: when clumps end: so long after a whole number of steps.
     lag_s: how long after its event time (or its clump's end) a row can be read.
-    batch_cost_s, row_cost_s: a batch takes a + b·rows, longer when more batches run than there are cores.
+    batch_cost_s, row_cost_s: a batch that runs alone takes a + b·rows, a batch without rows empty_cost_s (None: a).
+    cpu_share: the part of a batch that computes, and takes longer when more is computed than there are cores; in the
+    rest, before and after it, the batch waits (for a log to be written), and nobody slows it.
+    cpu_demand: how many cores its computing keeps busy; collecting and compiling can make it more than one.
+    task_share: the part of its computing that is tasks, for which a core must be free; the driver does the rest.
+    factors: a batch takes one of these times as long, drawn by the driver's seed; none: always the same.
     max_rows: admission limit of a batch.
     emits_at_sweep: False for update mode, where windows leave no result of their own at the sweep.
     interval_s: the user's own trigger interval.
@@ -80,9 +92,15 @@ class SimulatedQuery:
     delay_s: float | None = None
     rows_per_s: float = 1000.0
     step_s: float | None = None
+    step_phase_s: float = 0.0
     lag_s: float = 0.0
     batch_cost_s: float = 0.3
     row_cost_s: float = 0.0
+    empty_cost_s: float | None = None
+    cpu_share: float = 1.0
+    cpu_demand: float = 1.0
+    task_share: float = 0.0
+    factors: tuple[float, ...] = ()
     max_rows: int | None = None
     stateful: bool = True
     emits_at_sweep: bool = True
@@ -114,7 +132,8 @@ class SimulatedQuery:
     def rows_readable(self, now_s: float) -> int:
         until_s = now_s - self.lag_s
         if self.step_s is not None:
-            until_s = math.floor(until_s / self.step_s + 1e-9) * self.step_s
+            whole_steps = math.floor((until_s - self.step_phase_s) / self.step_s + 1e-9)
+            until_s = whole_steps * self.step_s + self.step_phase_s
         return self.rows_before(until_s)
 
     def event_s(self, row: int) -> float:
@@ -191,11 +210,30 @@ class Trace:
 
 
 @dataclass(slots=True)
+class _Part:
+    """What a batch does next: it waits for something, computes in the driver, or runs a task on a core of its own."""
+
+    kind: Literal["waits", "computes", "task"]
+    left_s: float
+    on_core: bool = False
+
+    @property
+    def computing(self) -> bool:
+        return self.kind == "computes" or self.on_core
+
+    @property
+    def held(self) -> bool:
+        """A task that has no core yet."""
+        return self.kind == "task" and not self.on_core
+
+
+@dataclass(slots=True)
 class _Run:
     """A live query: what its gate and its stream thread know."""
 
     query: SimulatedQuery
     since_wall_ts: float
+    random: random.Random
     wait_no: int = 0
     waiting: bool = False
     awaited: bool = False
@@ -208,17 +246,58 @@ class _Run:
     batch: BatchReport | None = None
     sweeping: list[tuple[float, int]] = field(default_factory=list)
     batches: int = 0
-    left_s: float = 0.0
+    starting: bool = False
+    parts: list[_Part] = field(default_factory=list)
+    part_since_wall_ts: float = 0.0
     unread: list[BatchReport] = field(default_factory=list)
     turn: TurnSeen | None = None
 
 
-class ScriptedDriver:
-    """Queries in virtual time behind gates. `trace` holds all that happened so far."""
+def cpu_speed(demand: float, alone: float, *, cores: int, crowding: float = 0.0) -> float:
+    """How fast computing goes when `demand` cores' worth of it is under way, against a batch alone on the cores.
 
-    def __init__(self, queries: Iterable[SimulatedQuery], *, cores: int = 2, clock: FakeClock | None = None) -> None:
+    Cores are shared evenly. `alone` is the demand when only that batch and the background compute.
+    """
+
+    def slowdown(busy: float) -> float:
+        return 1 + crowding * max(0.0, min(busy, cores) - 1) / (cores - 1) if cores > 1 else 1.0
+
+    share = min(1.0, cores / demand) if demand > 0 else 1.0
+    return share * slowdown(alone) / slowdown(demand)
+
+
+class ScriptedDriver:
+    """Queries in virtual time behind gates. `trace` holds all that happened so far.
+
+    background_cores: what else computes on the cores, all the time.
+    crowding: how much longer computing takes with all cores busy than with one, as a share: cores have caches and more
+    in common.
+    grant_delay_s: how long a grant takes to reach its query.
+    task_order: who gets a free core when tasks of several batches wait: the first by name, as with a fair pool for
+    each query (Spark breaks the tie between pools without a running task so), or the one that waits longest.
+    seed: fixes what is drawn.
+    """
+
+    def __init__(
+        self,
+        queries: Iterable[SimulatedQuery],
+        *,
+        cores: int = 2,
+        clock: FakeClock | None = None,
+        background_cores: float = 0.0,
+        crowding: float = 0.0,
+        grant_delay_s: float = 0.0,
+        task_order: TaskOrder = "arrival",
+        seed: int = 0,
+    ) -> None:
         self.clock = clock or FakeClock()
         self.cores = cores
+        self.seed = seed
+        self.task_order = task_order
+        self.background_cores = background_cores
+        self.crowding = crowding
+        self.grant_delay_s = grant_delay_s
+        self.cpu_s = 0.0
         self.gates_open = False
         self.trace = Trace()
         self._start_wall_ts = self.clock.now()
@@ -269,24 +348,38 @@ class ScriptedDriver:
             run.turn = TurnSeen(run.query.name, now)
             self.trace.turns.append(run.turn)
         run.turn.ended_wall_ts = math.inf
-        self._trigger(run)
+        if self.grant_delay_s <= 0:
+            self._trigger(run)
+        else:
+            run.waiting, run.starting = False, True
+            self._begin(run, [_Part("waits", self.grant_delay_s)])
+
+    def _begin(self, run: _Run, parts: list[_Part]) -> None:
+        run.parts, run.part_since_wall_ts = parts, self.clock.now()
 
     def _pass_time(self, deadline: float) -> None:
         now = self.clock.now()
-        busy = [run for run in self._runs.values() if not run.waiting]
-        working = sum(run.batch is not None for run in busy)
-        speed = min(1.0, self.cores / working) if working else 1.0
+        under_way = [run for run in self._runs.values() if run.parts and not run.waiting]
+        demand = self.background_cores + sum(run.query.cpu_demand for run in under_way if run.parts[0].computing)
+        moving = [(run.parts[0], self._speed(run, demand)) for run in under_way if not run.parts[0].held]
         until = min(
             [deadline]
-            + [now + run.left_s / speed for run in busy]
+            + [now + part.left_s / speed for part, speed in moving]
             + [self._own_trigger_wall_ts(run) for run in self._runs.values() if run.waiting and self._passes_freely]
             + [self._start_wall_ts + run.query.fails_at_s for run in self._runs.values()]
             + [self._start_wall_ts + query.starts_at_s for query in self._coming]
         )
         until = max(until, now)
-        for run in busy:
-            run.left_s -= (until - now) * speed
+        for part, speed in moving:
+            part.left_s -= (until - now) * speed
+        self.cpu_s += (until - now) * min(demand, self.cores)
         self.clock.set(until)
+
+    def _speed(self, run: _Run, demand: float) -> float:
+        if not run.parts[0].computing:
+            return 1.0
+        alone = self.background_cores + run.query.cpu_demand
+        return cpu_speed(demand, alone, cores=self.cores, crowding=self.crowding)
 
     def _settle(self) -> None:
         """Everything that is due at this instant."""
@@ -294,18 +387,44 @@ class ScriptedDriver:
         elapsed_s = now - self._start_wall_ts + _FUZZ_S
         while self._coming and self._coming[0].starts_at_s <= elapsed_s:
             query = self._coming.pop(0)
-            self._runs[query.name] = run = _Run(query, now)
+            self._runs[query.name] = run = _Run(query, now, random.Random(f"{self.seed}-{query.name}"))
             self._wait(run)
         for run in self._runs.values():
             if run.query.fails_at_s <= elapsed_s:
                 run.alive, run.waiting, self._happened = False, False, True
                 if run.turn is not None:
                     run.turn.ended_wall_ts = min(run.turn.ended_wall_ts, now)
-            elif not run.waiting and run.left_s <= _FUZZ_S:
-                self._finish(run)
+            elif not run.waiting:
+                self._go_on(run)
             if run.waiting and self._passes_freely and self._own_trigger_wall_ts(run) <= now + _FUZZ_S:
                 run.turn = None
                 self._trigger(run)
+        self._give_cores()
+
+    def _go_on(self, run: _Run) -> None:
+        """The next part of a batch, if one is over; what follows the last one."""
+        if run.parts[0].left_s > _FUZZ_S:
+            return
+        del run.parts[0]
+        run.part_since_wall_ts = self.clock.now()
+        if run.parts:
+            return
+        if run.starting:
+            run.starting = False
+            self._trigger(run)
+        else:
+            self._finish(run)
+
+    def _give_cores(self) -> None:
+        """Free cores to the tasks that wait for one; a task keeps its core until it is over."""
+        tasks = [run for run in self._runs.values() if run.parts and run.parts[0].kind == "task"]
+        free = self.cores - sum(run.parts[0].on_core for run in tasks)
+        if self.task_order == "arrival":
+            tasks.sort(key=lambda run: run.part_since_wall_ts)
+        else:
+            tasks.sort(key=lambda run: run.query.name)
+        for run in [run for run in tasks if run.parts[0].held][:free]:
+            run.parts[0].on_core = True
 
     @property
     def _passes_freely(self) -> bool:
@@ -316,7 +435,8 @@ class ScriptedDriver:
         interval_s = run.query.interval_s
         if interval_s <= 0 or run.passed_wall_ts is None:
             return run.since_wall_ts
-        return max(run.since_wall_ts, (run.passed_wall_ts // interval_s + 1) * interval_s)
+        # A multiple that was just met, give or take what a float can hold, is not the next one.
+        return max(run.since_wall_ts, ((run.passed_wall_ts + _CLOCK_FUZZ_S) // interval_s + 1) * interval_s)
 
     def _wait(self, run: _Run) -> None:
         run.waiting, run.since_wall_ts, self._happened = True, self.clock.now(), True
@@ -329,7 +449,8 @@ class ScriptedDriver:
         rows = min(ready - run.taken_rows, query.max_rows or ready)
         moved = query.stateful and run.watermark_event_ts > run.applied_event_ts
         if not rows and not moved:
-            run.batch, run.left_s = None, _EMPTY_TRIGGER_S
+            run.batch = None
+            self._begin(run, [_Part("waits", _EMPTY_TRIGGER_S)])
             return
         run.sweeping = self._swept(run)
         run.taken_rows += rows
@@ -340,7 +461,7 @@ class ScriptedDriver:
             # Spark's event-time statistics are whole milliseconds.
             largest = math.floor(largest * 1000 + 1e-3) / 1000
         inputs = () if query.delay_s is None else (InputMaximum(query.delay_s, rows, largest),)
-        run.left_s = query.batch_cost_s + query.row_cost_s * rows
+        self._begin(run, self._parts(run, rows))
         run.batch = BatchReport(
             batch_id=run.batches,
             offsets_wall_ts=now,
@@ -352,6 +473,22 @@ class ScriptedDriver:
             rows_out=len(run.sweeping),
             limited=run.taken_rows < ready,
         )
+
+    def _parts(self, run: _Run, rows: int) -> list[_Part]:
+        query = run.query
+        whole_s = query.batch_cost_s + query.row_cost_s * rows
+        if not rows and query.empty_cost_s is not None:
+            whole_s = query.empty_cost_s
+        if query.factors:
+            whole_s *= run.random.choice(query.factors)
+        waits_s = (1 - query.cpu_share) * whole_s / 2
+        computes_s = query.cpu_share * (1 - query.task_share) * whole_s
+        tasks_s = query.cpu_share * query.task_share * whole_s
+        computing = [_Part("computes", computes_s)]
+        if tasks_s:
+            computing = [_Part("computes", computes_s / _TASKS), _Part("task", tasks_s / _TASKS)] * _TASKS
+        parts = [_Part("waits", waits_s), *map(replace, computing), _Part("waits", waits_s)]
+        return [part for part in parts if part.left_s > 0] or parts[-1:]
 
     def _swept(self, run: _Run) -> list[tuple[float, int]]:
         """End and rows of every window with rows that the watermark has passed since the last batch."""

@@ -13,7 +13,7 @@ from slackwater.policies.observe import Observe
 from slackwater.policies.registry import create
 from slackwater.policies.round_robin import RoundRobin
 from slackwater.testing import START_WALL_TS as START
-from slackwater.testing import FakeClock, ScriptedDriver, SimulatedQuery, run
+from slackwater.testing import FakeClock, ScriptedDriver, SimulatedQuery, TaskOrder, cpu_speed, run
 
 
 def _query(name: str = "q", **changes: Any) -> SimulatedQuery:
@@ -122,6 +122,83 @@ def test_batches_stretch_when_more_run_than_there_are_cores():
     assert duration_s(4) == pytest.approx(0.5)
     assert duration_s(2) == pytest.approx(1.0)
     assert duration_s(1) == pytest.approx(2.0)
+
+
+def _durations_s(driver: ScriptedDriver, lanes: int = 4) -> list[float]:
+    engine = Engine(create("round-robin"), RoundRobin(), EngineSettings(lanes=lanes))
+    return [batch.duration_s for _, batch in run(engine, driver, 5).batches]
+
+
+def test_the_part_of_a_batch_that_waits_is_not_stretched():
+    driver = ScriptedDriver([_query(name, cpu_share=0.6) for name in "abcd"], cores=2)
+    assert _durations_s(driver)[0] == pytest.approx(0.2 + 2 * 0.3)
+    assert driver.cpu_s <= 2 * 5.1
+
+
+def test_a_batch_that_keeps_more_than_one_core_busy_slows_others_sooner():
+    driver = ScriptedDriver([_query(name, cpu_demand=1.5) for name in "ab"], cores=2)
+    assert _durations_s(driver)[0] == pytest.approx(0.5 * 1.5)
+    driver = ScriptedDriver([_query(name) for name in "ab"], cores=2, background_cores=1.0)
+    assert _durations_s(driver)[0] == pytest.approx(0.5 * 1.5)
+
+
+def test_crowded_cores_are_slower_than_a_lonely_one():
+    assert _durations_s(ScriptedDriver([_query("a")], cores=2, crowding=0.2))[0] == pytest.approx(0.5)
+    both = ScriptedDriver([_query(name) for name in "ab"], cores=2, crowding=0.2)
+    assert _durations_s(both)[0] == pytest.approx(0.6)
+    assert cpu_speed(1.0, 1.0, cores=1, crowding=0.2) == 1.0
+    assert cpu_speed(0.0, 0.0, cores=2) == 1.0
+
+
+def test_tasks_wait_for_a_core_in_the_order_of_names_or_of_arrival():
+    def first_ends(order: TaskOrder) -> list[str]:
+        queries = [_query(name, task_share=1.0, starts_at_s=2 + place / 100) for place, name in enumerate("cba")]
+        driver = ScriptedDriver(queries, cores=1, task_order=order)
+        trace = run(Engine(Observe(), RoundRobin()), driver, 4.5)
+        return [name for name, _ in trace.batches][:3]
+
+    assert first_ends("arrival") == ["c", "b", "a"]
+    assert first_ends("name") == ["a", "a", "a"]
+
+
+def test_a_grant_takes_its_time_to_arrive_and_the_batch_takes_what_is_there_then():
+    driver = ScriptedDriver([_query(rows_per_s=100.0)], grant_delay_s=0.25)
+    report = _grant(driver, _let(driver, 20))
+    (batch,) = report.queries[0].batches
+    assert batch.offsets_wall_ts == pytest.approx(START + 20.25)
+    assert batch.rows == 2025
+
+
+def test_lengths_are_drawn_by_the_seed():
+    def durations_s(seed: int) -> list[float]:
+        return _durations_s(ScriptedDriver([_query(factors=(0.5, 1.0, 2.0))], seed=seed))
+
+    assert durations_s(1) == durations_s(1)
+    assert durations_s(1) != durations_s(2)
+    assert {round(length, 6) for length in durations_s(1)} <= {0.25, 0.5, 1.0}
+
+
+def test_a_batch_without_rows_has_a_cost_of_its_own():
+    driver = ScriptedDriver([_query(rows_per_s=100.0, empty_cost_s=0.1, idle_s=((20.0, math.inf),))])
+    report = _grant(driver, _let(driver, 20))
+    assert report.queries[0].batches[0].duration_s == pytest.approx(0.5)
+    assert _grant(driver, report, stage=Stage.SWEEP).queries[0].batches[0].duration_s == pytest.approx(0.1)
+
+
+def test_clumps_may_end_between_whole_steps():
+    query = _query(rows_per_s=100.0, step_s=1.0, step_phase_s=0.4)
+    assert query.rows_readable(5.3) == 440
+    assert query.rows_readable(5.4) == 540
+
+
+def test_a_trigger_fires_once_at_a_multiple_that_no_float_can_hold():
+    queries = [_query(f"q{place}", interval_s=2 * (0.94 + 0.03 * place), batch_cost_s=0.01) for place in range(5)]
+    trace = run(Engine(Observe(), RoundRobin()), ScriptedDriver(queries), 100)
+    for query in queries:
+        assert len(trace.batches_of(query.name)) in (
+            math.floor(100 / query.interval_s),
+            math.ceil(100 / query.interval_s),
+        )
 
 
 def test_a_failed_query_is_told_dead_once_and_then_not_at_all():
