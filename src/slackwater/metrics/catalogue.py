@@ -70,12 +70,15 @@ def _path_rate(columns: Sequence[Column]) -> Column:
 
 
 def _chain_slope(index: int, columns: Sequence[Column], readers: Peers, _: Column) -> float:
-    """Steepest fall of the progress chart from a query on: rows discarded a second, best prefix of its paths."""
+    """Steepest fall of the progress chart from a query on: rows gone a second, best prefix of its paths.
+
+    What the last one of a path writes has left the pipeline, and its memory: the chart ends at 0.
+    """
     cost, selectivity = columns
 
     def steepest(index: int, left: float, spent_s: float, depth: int) -> float:
         spent_s += left * cost[index]
-        left *= selectivity[index]
+        left *= selectivity[index] if readers[index] else 0.0
         slope = float((1.0 - left) / max(_LEAST_COST_S, spent_s))
         if depth == 0:
             return slope
@@ -101,5 +104,5 @@ CATALOGUE: tuple[Metric | PathMetric, ...] = (
     PathMetric("path-selectivity", "rows out of the pipeline, a row in", ("selectivity",), _path_selectivity),
     PathMetric("path-cost-s", "of a row through the rest of the pipeline", ("cost-s", "selectivity"), _path_cost),
     Metric("path-rate", "rows out a second of work: highest rate", ("path-selectivity", "path-cost-s"), _path_rate),
-    PathMetric("chain-slope", "rows discarded a second of work: Chain", ("cost-s", "selectivity"), _chain_slope),
+    PathMetric("chain-slope", "rows gone a second of work: Chain", ("cost-s", "selectivity"), _chain_slope),
 )

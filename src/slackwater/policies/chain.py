@@ -1,4 +1,4 @@
-"""Chain (Babcock et al., Haren 7.2): most rows discarded a second of work, for memory; ties by the oldest row."""
+"""Chain (Babcock et al., Haren 7.2): most rows gone a second of work, for memory; ties by the oldest row."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Chain:
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         slope, age = snapshot.metrics["chain-slope"], snapshot.metrics["head-age-s"]
         return ranked(
-            snapshot, lambda i, _: (-slope[i], -age[i]), lambda i: f"discards {slope[i]:.3g} rows a second of work"
+            snapshot, lambda i, _: (-slope[i], -age[i]), lambda i: f"rids of {slope[i]:.3g} rows a second of work"
         )
