@@ -22,6 +22,8 @@ from itertools import pairwise
 from slackwater.core.epochs import Delay, EpochHistory
 
 _MIN_STEP_S = 0.2
+_TOLERANCE_S = 0.003
+_MOST_CHANCE = 0.01
 _MIN_CLUMP_SAMPLES = 4
 _MARGIN_S = 0.02
 _CLOSE_S = 0.05
@@ -150,7 +152,8 @@ class _Clumps:
         clump = self._clump(event_ts)
         if clump is None or not math.isfinite(self._seen_s):
             return None
-        return clump + self._early_s - _MARGIN_S, clump + self._seen_s
+        # A batch tells when it had fixed its offsets, which was a little before.
+        return clump + self._early_s - 2 * _MARGIN_S, clump + self._seen_s
 
     def _clump(self, event_ts: float) -> float | None:
         if self._step_s is None:
@@ -160,19 +163,18 @@ class _Clumps:
 
 
 def _common_step(maxima: deque[float]) -> float | None:
-    """The greatest step of which all differences are multiples, to a few milliseconds; None if there is none."""
+    """The greatest step of which all differences are multiples, to a few milliseconds; None if there is none.
+
+    None, too, where differences without any step would look as regular in more than one case of a hundred.
+    """
     if len(maxima) < _MIN_CLUMP_SAMPLES:
         return None
-    values = list(maxima)
-    differences_ms = [round((b - a) * 1000) for a, b in pairwise(values)]
-    step = 0
-    for difference in differences_ms:
-        step = _fuzzy_gcd(step, difference)
-    return step / 1000 if step >= _MIN_STEP_S * 1000 else None
-
-
-def _fuzzy_gcd(a: int, b: int, tolerance_ms: int = 4) -> int:
-    while b > tolerance_ms:
-        remainder = a % b
-        a, b = b, (0 if b - remainder <= tolerance_ms else remainder)
-    return a
+    differences_s = [b - a for a, b in pairwise(maxima)]
+    span_s, smallest_s = maxima[-1] - maxima[0], min(differences_s)
+    for parts in range(1, math.floor(smallest_s / _MIN_STEP_S) + 1):
+        counts = [round(difference_s * parts / smallest_s) for difference_s in differences_s]
+        step_s = span_s / sum(counts)
+        if all(abs(d - n * step_s) <= _TOLERANCE_S for d, n in zip(differences_s, counts, strict=True)):
+            by_chance = parts * (2 * _TOLERANCE_S / step_s) ** (len(differences_s) - 1)
+            return step_s if by_chance < _MOST_CHANCE else None
+    return None
