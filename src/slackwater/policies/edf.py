@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slackwater.core.model import Choice
+from slackwater.policies.ranking import ranked
 
 if TYPE_CHECKING:
-    from slackwater.core.model import QueryView, Snapshot
+    from slackwater.core.model import Choice, QueryView, Snapshot
 
 
 class Edf:
@@ -17,15 +17,11 @@ class Edf:
     enforces = True
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        return [
-            Choice(
-                key=query.key,
-                start=query.eligible,
-                urgency=deadline(query) - snapshot.wall_ts,
-                reason=f"deadline in {deadline(query) - snapshot.wall_ts:+.1f} s",
-            )
-            for query in snapshot.queries
-        ]
+        return ranked(
+            snapshot,
+            lambda _, query: (deadline(query),),
+            lambda i: f"deadline in {deadline(snapshot.queries[i]) - snapshot.wall_ts:+.1f} s",
+        )
 
 
 def deadline(query: QueryView) -> float:

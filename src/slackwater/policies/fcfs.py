@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slackwater.core.model import Choice
+from slackwater.policies.ranking import ranked
 
 if TYPE_CHECKING:
-    from slackwater.core.model import Snapshot
+    from slackwater.core.model import Choice, Snapshot
 
 
 class Fcfs:
@@ -17,12 +17,8 @@ class Fcfs:
     enforces = True
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        return [
-            Choice(
-                key=query.key,
-                start=query.eligible,
-                urgency=query.offsets_wall_ts - snapshot.wall_ts,
-                reason=f"oldest row waits since {snapshot.wall_ts - query.offsets_wall_ts:.1f} s",
-            )
-            for query in snapshot.queries
-        ]
+        return ranked(
+            snapshot,
+            lambda _, query: (query.offsets_wall_ts,),
+            lambda i: f"oldest row waits since {snapshot.wall_ts - snapshot.queries[i].offsets_wall_ts:.1f} s",
+        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slackwater.core.model import Choice
+from slackwater.policies.ranking import ranked
 
 if TYPE_CHECKING:
-    from slackwater.core.model import Snapshot
+    from slackwater.core.model import Choice, Snapshot
 
 
 class RoundRobin:
@@ -17,12 +17,8 @@ class RoundRobin:
     enforces = True
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        return [
-            Choice(
-                key=query.key,
-                start=query.eligible,
-                urgency=query.last_turn_wall_ts - snapshot.wall_ts,
-                reason=f"last turn {snapshot.wall_ts - query.last_turn_wall_ts:.1f} s ago",
-            )
-            for query in snapshot.queries
-        ]
+        return ranked(
+            snapshot,
+            lambda _, query: (query.last_turn_wall_ts,),
+            lambda i: f"last turn {snapshot.wall_ts - snapshot.queries[i].last_turn_wall_ts:.1f} s ago",
+        )
