@@ -10,7 +10,7 @@ import pytest
 
 from slackwater.bench import experiments
 from slackwater.bench.accuracy import Ranges
-from slackwater.bench.cpu import paused_pct
+from slackwater.bench.cpu import live_mb, paused_pct
 from slackwater.bench.harness import Listener
 from slackwater.bench.model import Heap, QueryResult, RunResult, RunSpec, WindowCounts, WorkerResult
 from slackwater.bench.worker import HIGH
@@ -79,7 +79,7 @@ def test_a_run_that_dies_of_memory_exceeds_every_bound(fake: Any) -> None:
     def result(spec: RunSpec) -> RunResult:
         if spec.policy == "spark-fair":
             raise SlackwaterError("query q ended during the run: java.lang.OutOfMemoryError: Java heap space")
-        heap = Heap(None, None, None, 100.0, heaps[spec.policy], 1, 2.5)
+        heap = Heap(None, None, None, 100.0, 500.0, 1, 100.0, heaps[spec.policy], 2.5)
         return replace(result_of(spec, 2.0), heap_mb=heap)
 
     fake(result)
@@ -106,6 +106,20 @@ def test_pauses_of_the_span_are_a_share_of_it() -> None:
         "[1900ms] GC(2) Pause Full (System.gc()) 80M->30M(512M) 20.0ms\n"
     )
     assert paused_pct(log, 1000, 2000) == 2.25
+
+
+def test_what_lives_is_what_the_last_of_a_run_of_mixed_collections_or_a_full_one_leaves() -> None:
+    log = (
+        "[1000ms] GC(0) Pause Young (Normal) (G1 Evacuation Pause) 90M->80M(512M) 30.0ms\n"
+        "[1100ms] GC(1) Pause Young (Mixed) (G1 Evacuation Pause) 90M->70M(512M) 30.0ms\n"
+        "[1200ms] GC(2) Pause Young (Mixed) (G1 Evacuation Pause) 80M->50M(512M) 30.0ms\n"
+        "[1300ms] GC(3) Pause Young (Normal) (G1 Evacuation Pause) 90M->85M(512M) 30.0ms\n"
+        "[1400ms] GC(4) Pause Full (G1 Compaction Pause) 99M->60M(512M) 30.0ms\n"
+        "[1500ms] GC(5) Pause Full (G1 Compaction Pause) 99M->65M(512M) 30.0ms\n"
+        "[9000ms] GC(6) Pause Full (G1 Compaction Pause) 99M->66M(512M) 30.0ms\n"
+    )
+    assert live_mb(log, 1000, 2000) == [50.0, 60.0, 65.0]
+    assert live_mb(log, 1000, 1100) == []
 
 
 class At:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MB = 1024 * 1024
 # Remark and Cleanup pauses have sizes, too, but free next to nothing.
 _GC_LINE = re.compile(r"\[(\d+)ms\].*Pause (?:Young|Full).* \d+M->(\d+)M\(\d+M\)")
+_GC_OLD = re.compile(r"\[(\d+)ms\].*Pause (Young|Full)(.*) \d+M->(\d+)M\(\d+M\)")
 _GC_PAUSE = re.compile(r"\[(\d+)ms\].*Pause .* (\d+(?:\.\d+)?)ms")
 
 
@@ -79,13 +80,33 @@ def collections_mb(gc_log: str, from_ms: int, to_ms: int) -> list[float]:
     return [float(after) for at_ms, after in found if from_ms <= int(at_ms) < to_ms]
 
 
+def live_mb(gc_log: str, from_ms: int, to_ms: int) -> list[float]:
+    """What really lived, in MB, each time the old generation had been cleared in [from_ms, to_ms).
+
+    A young collection leaves the old generation's garbage where it is. G1 clears it in runs of mixed collections, of
+    which the last tells, and in full ones.
+    """
+    found: list[float] = []
+    in_run = False
+    for at_ms, kind, how, after in _GC_OLD.findall(gc_log):
+        clears = kind == "Full" or "(Mixed)" in how
+        if clears and from_ms <= int(at_ms) < to_ms:
+            found[len(found) - in_run :] = [float(after)]
+            in_run = kind != "Full"
+        else:
+            in_run = False
+    return found
+
+
 def paused_pct(gc_log: str, from_ms: int, to_ms: int) -> float:
     """Share of [from_ms, to_ms) in which collections held everything up."""
     paused_ms = sum(float(pause) for at_ms, pause in _GC_PAUSE.findall(gc_log) if from_ms <= int(at_ms) < to_ms)
     return round(100 * paused_ms / max(1, to_ms - from_ms), 2)
 
 
-def heap_summary(used_mb: Sequence[float], after_gc_mb: Sequence[float], paused: float | None = None) -> Heap:
+def heap_summary(
+    used_mb: Sequence[float], after_gc_mb: Sequence[float], live: Sequence[float] = (), paused: float | None = None
+) -> Heap:
     return Heap(
         mean=round(float(np.mean(used_mb)), 1) if used_mb else None,
         p90=round(float(np.percentile(used_mb, 90)), 1) if used_mb else None,
@@ -93,5 +114,7 @@ def heap_summary(used_mb: Sequence[float], after_gc_mb: Sequence[float], paused:
         after_gc_mean=round(float(np.mean(after_gc_mb)), 1) if after_gc_mb else None,
         after_gc_max=max(after_gc_mb) if after_gc_mb else None,
         count=len(used_mb),
+        live_mean=round(float(np.mean(live)), 1) if live else None,
+        live_max=max(live) if live else None,
         paused_pct=paused,
     )

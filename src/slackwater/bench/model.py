@@ -176,6 +176,8 @@ class Heap:
     after_gc_mean: float | None
     after_gc_max: float | None
     count: int
+    live_mean: float | None = None  # after the old generation had been cleared
+    live_max: float | None = None
     paused_pct: float | None = None  # share of the span in which collections held everything up
 
 

@@ -28,7 +28,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slackwater.bench.accuracy import CONFIDENCES, Ranges
-from slackwater.bench.cpu import HeapSampler, collections_mb, gc_log_option, heap_summary, paused_pct, tree_cpu_s
+from slackwater.bench.cpu import (
+    HeapSampler,
+    collections_mb,
+    gc_log_option,
+    heap_summary,
+    live_mb,
+    paused_pct,
+    tree_cpu_s,
+)
 from slackwater.bench.measure import (
     Span,
     batches_of,
@@ -267,6 +275,7 @@ class _Run:
             heap_mb=heap_summary(
                 self.sampler.between(span.from_ms, span.to_ms),
                 collections_mb(gc_log, span.from_ms, span.to_ms),
+                live_mb(gc_log, span.from_ms, span.to_ms),
                 paused_pct(gc_log, span.from_ms, span.to_ms),
             ),
             scheduler=self._scheduler_cost(first, last),

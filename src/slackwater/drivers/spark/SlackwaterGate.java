@@ -13,8 +13,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import com.sun.management.GarbageCollectorMXBean;
-import com.sun.management.GcInfo;
 import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
@@ -245,23 +243,17 @@ public final class SlackwaterGate {
         return out;
     }
 
-    /** The heap as the last collection left it, a young one included: what is in use now is mostly garbage. */
+    /**
+     * What lives: each pool as the last collection that cared for it left it. A young collection leaves the old
+     * generation's garbage where it is, so what it leaves says little. 0 before the first one of the old generation.
+     */
     static long liveHeap() {
-        GcInfo last = null;
-        List collectors = ManagementFactory.getGarbageCollectorMXBeans();
-        for (int i = 0; i < collectors.size(); i++) {
-            if (!(collectors.get(i) instanceof GarbageCollectorMXBean)) continue;
-            GcInfo info = ((GarbageCollectorMXBean) collectors.get(i)).getLastGcInfo();
-            if (info != null && (last == null || info.getEndTime() > last.getEndTime())) last = info;
-        }
-        if (last == null) return 0L;
         long live = 0L;
-        Map after = last.getMemoryUsageAfterGc();
         List pools = ManagementFactory.getMemoryPoolMXBeans();
         for (int i = 0; i < pools.size(); i++) {
             MemoryPoolMXBean pool = (MemoryPoolMXBean) pools.get(i);
-            Object usage = pool.getType() == MemoryType.HEAP ? after.get(pool.getName()) : null;
-            if (usage != null) live += ((MemoryUsage) usage).getUsed();
+            MemoryUsage usage = pool.getType() == MemoryType.HEAP ? pool.getCollectionUsage() : null;
+            if (usage != null) live += usage.getUsed();
         }
         return live;
     }
