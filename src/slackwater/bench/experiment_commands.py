@@ -78,7 +78,7 @@ def bench_memory(
     *,
     queries: int = 8,
     rate: int = 10_000,
-    body: int = 400,
+    body: int = 1200,
     window: float = 10.0,
     seconds: float = 60.0,
     policies: str = "spark-fair,klink-no-mm,klink",
@@ -120,7 +120,9 @@ def bench_memory(
     """
     if body < 1:
         raise ConfigurationError(f"--body takes a number of bytes from 1 up; got {body}.")
-    base = _base(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap))
+    # The parallel collector's full collections tell exactly what lives; and state that was evicted should be gone.
+    settings = RunSettings(cores=cores, heap=heap, collector="parallel", state_versions=1)
+    base = _base(queries, rate, window, seconds, settings)
     base = replace(base, payload="kept", body_bytes=body, memory_bound=bound, phases=phases)
     names = _checked(base, policies, seeds)
     _run(lambda listener: experiments.memory(base, names, range(seeds), listener), json_file)

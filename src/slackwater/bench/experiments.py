@@ -124,8 +124,8 @@ def memory(base: RunSpec, policies: Sequence[str], seeds: Sequence[int], listene
 
 
 _MEMORY_ASSUMPTIONS = [
-    "state is Spark's default in-memory store, which keeps the last two versions of each partition",
-    "what lives is the heap after collections that clear the old generation; OutOfMemoryError exceeds every bound",
+    "state is Spark's default in-memory store, told to keep one version of each partition (by default it keeps two)",
+    "what lives is the heap after the parallel collector's full collections; OutOfMemoryError exceeds every bound",
 ]
 
 

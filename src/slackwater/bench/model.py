@@ -14,6 +14,7 @@ from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # msgspec
 TUNED = "spark-tuned"
 STAGGER = 0.06
 
+Collector = Literal["g1", "parallel"]
 ContenderKind = Literal["fifo", "fair", "fixed", "slackwater"]
 
 
@@ -25,6 +26,8 @@ class RunSettings:
     heap: str = "2g"
     partitions: int = 1
     source_partitions: int = 1
+    collector: Collector = "g1"
+    state_versions: int = 2  # that the in-memory state store keeps; Spark's default
     start_wait_s: float = 2.0
     first_start_wait_s: float = 30.0
     warmup_min_s: float | None = None  # None: two windows, at least 20 s

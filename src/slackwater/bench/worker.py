@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from slackwater.workloads.base import QuerySpec, RunningQuery, Workload
 
 HIGH = -1
+_COLLECTORS = {"g1": "-XX:+UseG1GC", "parallel": "-XX:+UseParallelGC"}
 _LIVE_BATCHES = 120
 
 
@@ -449,7 +450,7 @@ def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> S
         "spark.master": f"local[{settings.cores}]",
         "spark.app.name": "slackwater-bench",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": gc_log_option(gc_log),
+        "spark.driver.extraJavaOptions": f"{gc_log_option(gc_log)} {_COLLECTORS[settings.collector]}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": settings.heap,
         "spark.local.dir": str(scratch / "local"),
@@ -458,6 +459,7 @@ def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> S
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.partitions),
+        "spark.sql.streaming.maxBatchesToRetainInMemory": str(settings.state_versions),
         "spark.sql.streaming.numRecentProgressUpdates": str(settings.recent_progress),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
