@@ -15,12 +15,12 @@ from slackwater.sim.show import show
 
 TEST = "tests/unit/test_decision_time.py"
 TARGETS_MS = {100: 2.0, 1000: 10.0}
-ROUNDS = 1000
+ROUNDS = {100: 1000, 1000: 400}
 
 
 def measured(queries: int, folder: Path) -> list[dict[str, Any]]:
     file = folder / f"{queries}.json"
-    options = [f"--decision-queries={queries}", f"--decision-rounds={ROUNDS}", f"--benchmark-json={file}"]
+    options = [f"--decision-queries={queries}", f"--decision-rounds={ROUNDS[queries]}", f"--benchmark-json={file}"]
     quiet = ["-q", "-p", "no:randomly", "--timeout=0", "--benchmark-only", "--benchmark-columns=median,max"]
     subprocess.run([sys.executable, "-m", "pytest", TEST, *quiet, *options], check=True)
     found = json.loads(file.read_text("utf-8"))["benchmarks"]
