@@ -120,6 +120,8 @@ def test_the_next_clump_arrives_one_step_later():
 
 def test_steps_of_a_minute_are_found():
     estimator = _rate_source(60.0, 2.0, [70.0, 200.0, 250.0, 430.0, 500.0])
+    for _ in range(2):
+        estimator.found_nothing()
     assert NOW + 599 <= estimator.arrival(NOW + 545).wall_ts <= NOW + 660
 
 
@@ -186,3 +188,27 @@ def test_the_estimate_is_finite_whatever_was_seen(events: list[tuple[str, float,
     assert math.isfinite(arrival.wall_ts)
     assert math.isfinite(arrival.sigma_s)
     assert arrival.sigma_s >= 0
+
+
+def late_reader() -> SwmEstimator:
+    """Rows come every second, but it looked only every ten, seven seconds after each deadline at 5, 15, 25, …"""
+    estimator = SwmEstimator()
+    for turn in range(5):
+        estimator.observe(12.1 + 10 * turn, 11.999 + 10 * turn)
+    return estimator
+
+
+def test_whoever_always_looks_late_puts_the_long_step_to_the_test_and_finds_the_short_one():
+    estimator = late_reader()
+    assert estimator.arrival(55.0).wall_ts == pytest.approx(55.1, abs=0.01)
+    estimator.observe(55.11, 54.999)
+    assert estimator.arrival(65.0).wall_ts == pytest.approx(65.999, abs=0.2)
+    assert estimator.arrival(64.9).wall_ts == pytest.approx(64.999, abs=0.2)
+
+
+def test_a_step_that_is_long_indeed_is_trusted_after_two_tests_that_found_nothing():
+    estimator = late_reader()
+    estimator.found_nothing()
+    assert estimator.arrival(55.0).wall_ts < 56
+    estimator.found_nothing()
+    assert estimator.arrival(55.0).wall_ts == pytest.approx(61.999, abs=0.2)

@@ -178,6 +178,8 @@ class QueryState:
     def _fruitful(self, turn: Turn) -> bool:
         batch = self.last_batch
         if batch is None or batch.ended_wall_ts < turn.granted_wall_ts:
+            for estimator in self._inputs:
+                estimator.found_nothing()
             return False
         if turn.aim_event_ts is None:
             return batch.rows > 0 or turn.stage is Stage.SWEEP

@@ -7,7 +7,8 @@ event time it saw. The lag takes the place of the paper's event delays (`epochs.
 Sources that let rows arrive in clumps (a file a minute, a rate source's whole seconds, a producer's linger) get a
 sharper answer: maxima that differ by multiples of one step say exactly which clump brings the deadline, and what
 is left to learn is how long after its last event a clump can be read. That is bisected between a batch that found
-the clump there and one that came too early.
+the clump there and one that came too early. Whoever always looks late sees a step that is too long, and would go on
+being late by it: where much could be gained, a long step is put to the test.
 
 Where the source tells when each event was ingested, Klink's own statistics serve: E[w] = deadline + E[d].
 """
@@ -28,6 +29,8 @@ _MIN_CLUMP_SAMPLES = 4
 _MARGIN_S = 0.02
 _CLOSE_S = 0.05
 _FORGET = 0.99
+_WORTH_A_TEST_S = 1.5
+_TESTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,10 @@ class SwmEstimator:
     def missed(self, offsets_wall_ts: float, event_ts: float) -> None:
         """A batch at this wall time did not find an event that was expected by then."""
         self._clumps.missed(offsets_wall_ts, event_ts)
+
+    def found_nothing(self) -> None:
+        """A turn came, and no row was there."""
+        self._clumps.found_nothing()
 
     def end_epoch(self) -> None:
         self._lags.end_epoch()
@@ -94,6 +101,9 @@ class DelayEstimator:
     def missed(self, offsets_wall_ts: float, event_ts: float) -> None:
         """Nothing to learn: the delays of events tell all that is known."""
 
+    def found_nothing(self) -> None:
+        """Nothing to learn."""
+
     def end_epoch(self) -> None:
         self._delays.end_epoch()
 
@@ -121,12 +131,15 @@ class _Clumps:
         # longer than `seen`, where one found it.
         self._early_s = 0.0
         self._seen_s = math.inf
+        self._tests_left = _TESTS
 
     def observe(self, offsets_wall_ts: float, max_event_ts: float) -> None:
         if self._maxima and max_event_ts <= self._maxima[-1]:
             return
         self._maxima.append(max_event_ts)
-        self._step_s = _common_step(self._maxima)
+        before_s, self._step_s = self._step_s, _common_step(self._maxima)
+        if before_s is None or self._step_s is None or abs(before_s - self._step_s) > _TOLERANCE_S:
+            self._tests_left = _TESTS
         if self._step_s is not None:
             self._seen_s = min(self._seen_s, max(0.0, offsets_wall_ts - max_event_ts))
             self._early_s = min(self._early_s * _FORGET, self._seen_s)
@@ -138,10 +151,15 @@ class _Clumps:
             if self._early_s >= self._seen_s:
                 self._seen_s = 2 * self._early_s
 
+    def found_nothing(self) -> None:
+        self._tests_left -= 1
+
     def arrival(self, event_ts: float) -> Arrival | None:
         clump = self._clump(event_ts)
         if clump is None or not math.isfinite(self._seen_s):
             return None
+        if clump - event_ts > _WORTH_A_TEST_S and self._tests_left > 0:
+            return Arrival(event_ts + self._seen_s, _MARGIN_S / 2)
         between_s = self._seen_s - self._early_s
         explore = between_s > max(_CLOSE_S, self._seen_s / 8)
         settle_s = self._early_s + between_s / 2 if explore else self._seen_s
