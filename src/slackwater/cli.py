@@ -16,6 +16,7 @@ from slackwater import __version__
 from slackwater.bench.commands import bench_ysb
 from slackwater.bench.experiment_commands import bench_classes, bench_memory
 from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.late.commands import late
 from slackwater.sim.commands import sim
 
 app = App(
@@ -29,6 +30,7 @@ bench.command(bench_ysb, name="ysb")
 bench.command(bench_classes, name="classes")
 bench.command(bench_memory, name="memory")
 app.command(sim)
+app.command(late)
 
 
 @app.command

@@ -1,0 +1,565 @@
+"""Windows that outlive memory (Aion's p-buckets): rows by window, durable before Spark commits the batch they came in.
+
+Three facts make every crash harmless. Spark runs a batch that it has not committed again, with the same id and the same
+rows, so a batch's file is replaced whole and counts only when its batch is committed. A file appears whole or not at
+all. And what a deletion removes no longer counted before: a purge is recorded first, and a compacted file names the
+batches that it replaces.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from slackwater.errors import ConfigurationError
+from slackwater.late import compaction, manifest
+from slackwater.late.arrow import pa
+from slackwater.late.compaction import CompactionRule
+from slackwater.late.errors import PurgedWindowError, StoreError
+from slackwater.late.files import Files, files_at
+from slackwater.late.footer import Settings, read_groups, write_batch, write_compacted
+from slackwater.late.index import DataFile, Index, Source, WindowInfo
+from slackwater.late.journal import Journal
+from slackwater.late.ledger import Emission, Purge
+from slackwater.late.naming import DATA, DEAD, JOURNAL, LOCK, MANIFEST, QUARANTINE, TEMPORARY
+from slackwater.late.recovery import Found, Problem, newest_surely_committed, quarantine, scan
+from slackwater.late.verify import Verified, doubles, read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from slackwater.late.manifest import Kind, Manifest
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was found. `uncommitted` are batches with files that do not count; Spark will run them again."""
+
+    committed: int
+    files: int
+    windows: int
+    uncommitted: tuple[int, ...]
+    swept: int
+    problems: tuple[Problem, ...]
+
+
+class WindowStore:
+    """A store at a local path or a URI. One process writes it; threads of it may call whatever they like.
+
+    schema: the columns of every window; None: those of the store that is there.
+    kind: "rows", or "aggregates" for partial aggregates as rows.
+    event_time: the column that the footers' least and greatest event time come from.
+    owner: an id of the query that its checkpoint keeps; another one is refused.
+
+    In each batch: `begin`, then `write` and `dead`; after Spark's commit (at the latest in the next batch) `commit`.
+    """
+
+    def __init__(
+        self,
+        location: str | Path | Files,
+        schema: Any = None,
+        *,
+        kind: Kind | None = None,
+        event_time: str | None = None,
+        owner: str | None = None,
+        rule: CompactionRule | None = None,
+        fold_after: int = 64,
+        compression: str = "zstd",
+    ) -> None:
+        self.files = location if isinstance(location, Files) else files_at(location)
+        self.rule = rule or CompactionRule()
+        self._asked = (schema, kind, owner)
+        self._event_time = event_time
+        self._compression = compression
+        self._journal = Journal(self.files, fold_after)
+        self._index = Index()
+        self._dead: dict[str, DataFile] = {}
+        self._uncommitted: dict[int, set[str]] = {}
+        self._reserved: dict[int, set[int]] = defaultdict(set)
+        self._pinned: Counter[str] = Counter()
+        self._committed = -1
+        self._manifest: Manifest | None = None
+        self._schema: Any = None
+        self._writable = False
+        self._lock = threading.RLock()  # guards the fields above; never held while rows are read or written
+        self._maintenance = threading.RLock()  # one compaction, purge or emission at a time
+
+    # Opening and closing
+
+    def open(self, committed_batch: int | None = -1, *, read_only: bool = False) -> Opened:
+        """Find out what is there; batches after `committed_batch` do not count (-1: none is committed yet).
+
+        committed_batch None: without Spark's commit log, all but the newest batch count.
+        read_only: nothing is created, swept or moved, and another process may be writing.
+        """
+        schema, kind, owner = self._asked
+        found_manifest = manifest.load(self.files)
+        if found_manifest is None and (read_only or schema is None):
+            raise ConfigurationError(
+                f"there is no store of windows at {self.files}: store.json is missing. "
+                "Give the folder that holds it; a query creates it when it first runs."
+            )
+        if not read_only:
+            if found_manifest is None:
+                self._check_empty()
+            for folder in ("", DATA, DEAD, JOURNAL, TEMPORARY):
+                self.files.make_folder(folder)
+            self.files.acquire()
+        try:
+            if found_manifest is None:
+                found_manifest = manifest.create(self.files, schema, kind or "rows", owner, self._event_time)
+            manifest.check(found_manifest, self.files, schema, kind, owner)
+            self._manifest = found_manifest
+            self._schema = found_manifest.arrow_schema()
+            return self._load(found_manifest, committed_batch, read_only=read_only)
+        except BaseException:
+            self.files.release()
+            raise
+
+    def close(self) -> None:
+        self.files.release()
+        self._manifest, self._writable = None, False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def settings(self) -> Settings:
+        """What `write_batch` needs to write a part of a batch elsewhere; `adopt` takes what it returns."""
+        known = self._opened()
+        return Settings(known.store, known.kind, known.event_time, self._compression)
+
+    @property
+    def schema(self) -> Any:
+        self._opened()
+        return self._schema
+
+    @property
+    def about(self) -> Manifest:
+        return self._opened()
+
+    @property
+    def committed(self) -> int:
+        return self._committed
+
+    # Batches
+
+    def begin(self, batch_id: int) -> None:
+        """Forget what an attempt at this batch left, parts and dead letters included: it may have routed otherwise."""
+        with self._lock:
+            self._check_writing(batch_id)
+            self._reserved.pop(batch_id, None)
+            names = self._of_batch(batch_id, DATA) + self._of_batch(batch_id, DEAD)
+        self._remove(names)
+
+    def write(self, batch_id: int, tables: Mapping[int, Any], *, part: int | None = None) -> DataFile | None:
+        """Rows by window start (ms since the epoch), durable when it returns; None when there are none.
+
+        Writing a batch again replaces it. With `part`, one file of several, and `begin` must come first.
+        Raises PurgedWindowError when a window is gone: nothing is written then.
+        """
+        rows = self._conformed(tables)
+        with self._lock:
+            self._check_writing(batch_id)
+            self._check_alive(rows)
+            self._reserved[batch_id] |= rows.keys()
+        file = None
+        if rows:
+            ordered = sorted(rows.items())
+            file = write_batch(self.files, self.settings, self._schema, batch_id, ordered, part=part or 0)
+            self._enlist(file)
+        if part is None:
+            self._remove(name for name in self._of_batch(batch_id, DATA) if file is None or name != file.name)
+        return file
+
+    def adopt(self, files: Iterable[DataFile]) -> None:
+        """Take in parts of a batch that tasks have written with `write_batch`."""
+        for file in files:
+            windows = {group.window: None for group in file.groups}
+            with self._lock:
+                self._check_writing(file.batch)
+                self._check_alive(windows)
+                self._reserved[file.batch] |= windows.keys()
+            self._enlist(file)
+
+    def dead(self, batch_id: int, tables: Mapping[int, Any], *, part: int | None = None) -> int:
+        """Keep rows that came after their window was purged, by window; returns how many. Replaces like `write`."""
+        rows = self._conformed(tables)
+        with self._lock:
+            self._check_writing(batch_id)
+        file = None
+        if rows:
+            ordered = sorted(rows.items())
+            file = write_batch(self.files, self.settings, self._schema, batch_id, ordered, part=part or 0, folder=DEAD)
+            self._enlist(file)
+        if part is None:
+            self._remove(name for name in self._of_batch(batch_id, DEAD) if file is None or name != file.name)
+        return sum(table.num_rows for table in rows.values())
+
+    def commit(self, batch_id: int) -> None:
+        """Spark has committed this batch: its rows count from now on. Earlier ones are no matter."""
+        with self._lock:
+            self._opened()
+            left = sorted(batch for batch in self._uncommitted if batch <= batch_id)
+            if left:
+                raise StoreError(
+                    f"batch {left[0]} has files from before this run and was not begun again, so their rows would "
+                    "count wrongly. Call begin() and write() in every batch, with no rows too."
+                )
+            self._committed = max(self._committed, batch_id)
+            for batch in [batch for batch in self._reserved if batch <= batch_id]:
+                del self._reserved[batch]
+
+    # Windows
+
+    def windows(self) -> list[WindowInfo]:
+        with self._lock:
+            self._opened()
+            alive = [window for window in self._index.windows() if not self._journal.ledger.purged(window)]
+            found = [self._index.info(window, self._committed) for window in alive]
+        return [info for info in found if info is not None]
+
+    def window(self, window: int) -> WindowInfo | None:
+        with self._lock:
+            self._opened()
+            purged = self._journal.ledger.purged(window)
+            return None if purged else self._index.info(window, self._committed)
+
+    def sources(self, window: int, *, through: int | None = None) -> list[Source]:
+        """The row groups of a window in order of batch id; `path` gives what Spark can read."""
+        with self._lock:
+            self._opened()
+            if self._journal.ledger.purged(window):
+                return []
+            return self._index.sources(window, self._committed if through is None else through)
+
+    def path(self, source: Source) -> str:
+        return self.files.path(source.file.name)
+
+    def rows(self, window: int, *, through: int | None = None) -> Iterator[Any]:
+        """The record batches of a window, lazily, in order of batch id. Files that it reads wait with their deletion.
+
+        through: count batches up to this one, to see rows of a batch that is being written.
+        """
+        with self._pinning(window, through) as sources:
+            for source in sources:
+                yield from read_groups(self.files, source.file, [source.group.position])
+
+    def read(self, window: int, *, through: int | None = None) -> Any:
+        self._opened()
+        return pa.Table.from_batches(self.rows(window, through=through), self._schema)
+
+    def dead_counts(self) -> dict[int, int]:
+        """Rows that came too late, by window."""
+        counts: Counter[int] = Counter()
+        for file in self._dead_files():
+            for group in file.groups:
+                counts[group.window] += group.rows
+        return dict(sorted(counts.items()))
+
+    def dead_rows(self) -> Iterator[tuple[int, Any]]:
+        """Window and record batch, in order of batch id."""
+        for file in sorted(self._dead_files(), key=lambda file: (file.batch, file.part)):
+            for group in file.groups:
+                for batch in read_groups(self.files, file, [group.position]):
+                    yield group.window, batch
+
+    # Upkeep
+
+    def worth_compacting(self, window: int, executions_expected: float) -> bool:
+        info = self.window(window)
+        return info is not None and self.rule.pays(info, executions_expected)
+
+    def compact(self, window: int) -> WindowInfo | None:
+        """Merge a window's committed rows into one file; None when they are in one already."""
+        with self._maintenance:
+            self._check_writable()
+            with self._pinning(window, None) as sources:
+                if len({source.file.name for source in sources}) < 2:
+                    return None
+                batches = (
+                    batch
+                    for source in sources
+                    for batch in read_groups(self.files, source.file, [source.group.position])
+                )
+                merged = compaction.tables(batches)
+                replaces = compaction.replaced(sources)
+                file = write_compacted(self.files, self.settings, self._schema, window, merged, replaces)
+                with self._lock:
+                    self._index.add(file)
+            self.collect()
+            return self.window(window)
+
+    def is_purged(self, window: int) -> bool:
+        with self._lock:
+            return self._journal.ledger.purged(window)
+
+    def purge(self, window: int) -> bool:
+        """Drop a window for good. False when a batch that is not committed brings rows for it: try after the commit."""
+        with self._maintenance:
+            self._check_writable()
+            with self._lock:
+                if self._journal.ledger.purged(window):
+                    return True
+                if any(window in windows for windows in self._reserved.values()):
+                    return False
+                info = self._index.info(window, self._committed)
+                self._journal.append([Purge(window, info.rows if info else 0)])
+            self.collect()
+            return True
+
+    def purge_before(self, start_ms: int) -> bool:
+        """Drop every window that starts before, those that never had rows too, and all that is remembered of them.
+
+        Keeps the journal small in a stream without end. False as with `purge`.
+        """
+        with self._maintenance:
+            self._check_writable()
+            with self._lock:
+                ledger = self._journal.ledger
+                if ledger.horizon is not None and start_ms <= ledger.horizon.before:
+                    return True
+                if any(window < start_ms for windows in self._reserved.values() for window in windows):
+                    return False
+                infos = [self._index.info(w, self._committed) for w in self._index.windows() if w < start_ms]
+                dropped = {info.start_ms: info.rows for info in infos if info is not None}
+                self._journal.append([ledger.horizon_at(start_ms, dropped)])
+            self.collect()
+            return True
+
+    def collect(self) -> int:
+        """Delete files in which nothing counts any more and that nobody is reading; returns how many."""
+        with self._maintenance:
+            self._check_writable()
+            with self._lock:
+                garbage = self._index.garbage(self._committed, self._journal.ledger.purged)
+                names = [file.name for file in garbage if not self._pinned[file.name]]
+                for name in names:
+                    self._index.drop(name)
+            self.files.remove_all(names)
+            return len(names)
+
+    def verify(self) -> Verified:
+        """Read every file of committed batches, and compare it with the footers."""
+        with self._maintenance:  # nothing is deleted meanwhile
+            with self._lock:
+                counted = [file for file in self._index.files.values() if file.batch <= self._committed]
+                listed = [*counted, *self._dead_files()]
+            found = read_all(self.files, sorted(listed, key=lambda file: file.name))
+            with self._lock:
+                doubles(self._index, found)
+        return found
+
+    # Emissions
+
+    def next_revision(self, window: int) -> int:
+        """The number of the window's next result; numbers begin with 1."""
+        with self._lock:
+            self._opened()
+            return self._journal.ledger.next_revision(window)
+
+    def emitted(self, window: int, revision: int, kind: str, execution_id: str) -> int:
+        """Record a result *before* it goes out; returns its number, which an execution that is repeated has already.
+
+        Before, because then a crash leaves a gap in the numbers, and never two results with the same one.
+        """
+        with self._maintenance:
+            self._check_writable()
+            with self._lock:
+                known = self._journal.ledger.known(window, execution_id)
+                if known is not None:
+                    return known
+                emission = Emission(window, revision, kind, execution_id)
+                self._journal.ledger.check(emission)
+                self._journal.append([emission])
+                return revision
+
+    def emissions(self, window: int) -> list[Emission]:
+        with self._lock:
+            found = self._journal.ledger.emissions.get(window, {}).values()
+            return sorted(found, key=lambda emission: emission.revision)
+
+    def facts(self) -> dict[str, Any]:
+        """The store in figures."""
+        with self._lock:
+            known, ledger = self._opened(), self._journal.ledger
+            windows = self.windows()
+            data = list(self._index.files.values())
+            return {
+                "kind": known.kind,
+                "owner": known.owner,
+                "format": known.format,
+                "committed_batch": self._committed,
+                "windows": len(windows),
+                "rows": sum(info.rows for info in windows),
+                "bytes": sum(info.bytes for info in windows),
+                "files": len(data),
+                "compacted_files": sum(file.replaces is not None for file in data),
+                "disk_bytes": sum(file.size for file in data),
+                "uncommitted_batches": sorted(self._uncommitted),
+                "purged_windows": ledger.purged_windows,
+                "purged_rows": ledger.purged_rows,
+                "purged_before_ms": ledger.horizon.before if ledger.horizon else None,
+                "dead_rows": sum(self.dead_counts().values()),
+                "dead_files": len(self._dead),
+                "emissions": sum(len(found) for found in ledger.emissions.values()),
+                "quarantined_files": len(self.files.listed(QUARANTINE)),
+            }
+
+    # Within
+
+    def _check_empty(self) -> None:
+        """A new store goes into a folder of its own; what a crash left while creating one is no matter."""
+        if any(self.files.listed(folder) for folder in (DATA, DEAD, JOURNAL)):
+            raise StoreError(
+                f"{self.files} holds files of a store, but store.json is missing. Restore it from a backup, "
+                "or use a new location."
+            )
+        strangers = self.files.names("") - {DATA, DEAD, JOURNAL, TEMPORARY, LOCK, MANIFEST}
+        if strangers:
+            raise ConfigurationError(
+                f"{self.files} is not empty and holds no store: {min(strangers)!r} is there. Give a folder of its own."
+            )
+
+    def _load(self, known: Manifest, committed: int | None, *, read_only: bool) -> Opened:
+        if committed is None:
+            committed = newest_surely_committed(self.files)
+        found = self._scan(known.store, committed, read_only=read_only)
+        index = Index()
+        for file in found.data:
+            index.add(file)
+        lost: list[Problem] = []
+        self._journal.load(lambda name, reason: lost.append(Problem(name, reason)))
+        with self._lock:
+            self._index, self._dead = index, {file.name: file for file in found.dead}
+            self._uncommitted = dict(found.uncommitted)
+            self._reserved.clear()
+            self._committed, self._writable = committed, not read_only
+        problems = found.problems + lost
+        swept = 0
+        if not read_only:
+            problems = [quarantine(self.files, each) if each.name else each for each in problems]
+            self.files.remove_all(found.temporary)
+            if lost:
+                self._journal.fold()
+            swept = len(found.temporary) + self.collect()
+        for problem in () if read_only else problems:
+            where = f", moved to {problem.moved_to}" if problem.moved_to else ""
+            log.warning("%s: %s%s", self.files, problem.reason, where)
+        waiting = tuple(sorted(self._uncommitted))
+        if len(waiting) > 1 and not read_only:
+            log.warning("%s: batches %s are not committed; is this the query's own checkpoint?", self.files, waiting)
+        return Opened(committed, len(index.files), len(self.windows()), waiting, swept, tuple(problems))
+
+    def _scan(self, store: str, committed: int, *, read_only: bool) -> Found:
+        """A reader beside a writer may see a file in the list that is deleted a moment later: then look again."""
+        for _ in range(4 if read_only else 0):
+            try:
+                return scan(self.files, store, committed)
+            except FileNotFoundError:
+                continue
+        return scan(self.files, store, committed)
+
+    def _opened(self) -> Manifest:
+        if self._manifest is None:
+            raise StoreError(f"the store at {self.files} is not open. Call open(committed_batch) first.")
+        return self._manifest
+
+    def _check_writable(self) -> None:
+        self._opened()
+        if not self._writable:
+            raise StoreError(f"the store at {self.files} is open for reading only.")
+
+    def _check_writing(self, batch_id: int) -> None:
+        self._check_writable()
+        if batch_id <= self._committed:
+            raise StoreError(
+                f"batch {batch_id} cannot be written: batches up to {self._committed} are committed, and Spark does "
+                "not run them again. Is the query's checkpoint another one than before?"
+            )
+
+    def _check_alive(self, windows: Mapping[int, object]) -> None:
+        gone = sorted(window for window in windows if self._journal.ledger.purged(window))
+        if gone:
+            raise PurgedWindowError(gone)
+
+    def _conformed(self, tables: Mapping[int, Any]) -> dict[int, Any]:
+        """Windows without rows left out; columns in the store's order and of its types."""
+        self._opened()
+        found = {}
+        for window, table in tables.items():
+            if not table.num_rows:
+                continue
+            if table.schema.equals(self._schema, check_metadata=False):
+                found[window] = table
+                continue
+            try:
+                found[window] = table.select(self._schema.names).cast(self._schema)
+            except (pa.ArrowException, KeyError, ValueError) as error:
+                raise StoreError(
+                    f"rows of window {window} do not fit the store's columns: {error}. The store holds:\n"
+                    f"{self._opened().schema_text}"
+                ) from error
+        return found
+
+    def _enlist(self, file: DataFile) -> None:
+        with self._lock:
+            if file.name.startswith(f"{DEAD}/"):
+                self._dead[file.name] = file
+            else:
+                self._index.add(file)
+            self._leave(file.name)
+
+    def _leave(self, name: str) -> None:
+        """A file from before this run is no longer that: it was replaced or deleted."""
+        for batch, names in list(self._uncommitted.items()):
+            names.discard(name)
+            if not names:
+                del self._uncommitted[batch]
+
+    def _of_batch(self, batch_id: int, folder: str) -> list[str]:
+        with self._lock:
+            ours = self._index.batch_files(batch_id) if folder == DATA else []
+            ours += [name for name, file in self._dead.items() if folder == DEAD and file.batch == batch_id]
+            before = self._uncommitted.get(batch_id, ())
+            return sorted({*ours, *(name for name in before if name.startswith(f"{folder}/"))})
+
+    def _remove(self, names: Iterable[str]) -> None:
+        names = list(names)
+        self.files.remove_all(names)
+        with self._lock:
+            for name in names:
+                self._index.drop(name)
+                self._dead.pop(name, None)
+                self._leave(name)
+
+    def _dead_files(self) -> list[DataFile]:
+        with self._lock:
+            self._opened()
+            return [file for file in self._dead.values() if file.batch <= self._committed]
+
+    @contextmanager
+    def _pinning(self, window: int, through: int | None) -> Iterator[list[Source]]:
+        with self._lock:
+            sources = self.sources(window, through=through)
+            names = {source.file.name for source in sources}
+            self._pinned.update(names)
+        try:
+            yield sources
+        finally:
+            with self._lock:
+                self._pinned.subtract(names)
+                self._pinned += Counter()
