@@ -13,7 +13,7 @@ from rich.table import Table
 
 from slackwater.errors import ConfigurationError, unknown_name
 from slackwater.provenance import commit
-from slackwater.sim import estimator, haren, klink, microbatch, region
+from slackwater.sim import estimator, haren, klink, lateness, microbatch, region, staleness
 from slackwater.sim.options import Options, parse
 
 if TYPE_CHECKING:
@@ -22,14 +22,19 @@ if TYPE_CHECKING:
     from slackwater.sim.experiment import Experiment
 
 
-def _estimator(seed: int, options: Options) -> Experiment:
-    if options != Options():
-        raise ConfigurationError(f"{estimator.NAME} takes --seed, --json and --plot; leave the others out.")
-    return estimator.run(seed)
+def _alone(name: str, run: Callable[[int], Experiment]) -> Callable[[int, Options], Experiment]:
+    """An experiment that has no settings but the seed."""
+
+    def checked(seed: int, options: Options) -> Experiment:
+        if options != Options():
+            raise ConfigurationError(f"{name} takes --seed, --json and --plot; leave the others out.")
+        return run(seed)
+
+    return checked
 
 
 EXPERIMENTS: dict[str, Callable[[int, Options], Experiment]] = {
-    estimator.NAME: _estimator,
+    estimator.NAME: _alone(estimator.NAME, estimator.run),
     "klink-ysb": partial(klink.compare, klink.YSB),
     "klink-lrb": partial(klink.compare, klink.LRB),
     "klink-nyt": partial(klink.compare, klink.NYT),
@@ -38,6 +43,8 @@ EXPERIMENTS: dict[str, Callable[[int, Options], Experiment]] = {
     region.NAME: region.run,
     haren.SINGLE: haren.single,
     haren.MULTI: haren.multiclass,
+    staleness.NAME: _alone(staleness.NAME, staleness.run),
+    lateness.NAME: _alone(lateness.NAME, lateness.run),
 }
 
 
@@ -60,7 +67,7 @@ def sim(
     ----------
     name
         Which: klink-estimator, klink-ysb, klink-lrb, klink-nyt, klink-memory, klink-overhead, klink-region,
-        haren-single, haren-multiclass, microbatch.
+        haren-single, haren-multiclass, aion-staleness, aion-lateness, microbatch.
     seed
         The same seed and commit give the same figures.
     queries
