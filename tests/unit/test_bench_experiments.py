@@ -94,6 +94,19 @@ def test_a_run_that_dies_of_memory_exceeds_every_bound(fake: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("query q ended: Not enough memory to build and broadcast the table", "OutOfMemoryError"),
+        ("File x.py, line 1\n  call()\nConnectionRefusedError: [Errno 111] Connection refused", "Spark's JVM ended"),
+        ("first\nnot over after 340 s\n", "not over after 340 s"),
+        ("", "unknown"),
+    ],
+)
+def test_why_a_run_ended_is_told_in_a_line(error: str, cause: str) -> None:
+    assert experiments._cause(error) == cause
+
+
 @pytest.mark.parametrize(("text", "mb"), [("768m", 768), ("2g", 2048), ("1G", 1024)])
 def test_a_heap_is_read_as_spark_reads_it(text: str, mb: float) -> None:
     assert experiments.heap_mb(text) == mb

@@ -78,7 +78,7 @@ def bench_memory(
     *,
     queries: int = 8,
     rate: int = 10_000,
-    body: int = 1200,
+    body: int = 500,
     window: float = 10.0,
     seconds: float = 60.0,
     policies: str = "spark-fair,klink-no-mm,klink",

@@ -153,7 +153,11 @@ def _memory_row(outcome: Outcome) -> dict[str, Any]:
 
 
 def _cause(error: str) -> str:
-    return "OutOfMemoryError" if "OutOfMemory" in error or "Java heap space" in error else error[:200]
+    """In one line, without the paths of a traceback."""
+    if "OutOfMemory" in error or "Java heap space" in error or "Not enough memory" in error:
+        return "OutOfMemoryError"
+    last = error.strip().splitlines()[-1].strip() if error.strip() else "unknown"
+    return "Spark's JVM ended" if last.startswith("ConnectionRefusedError") else last[:200]
 
 
 def _memory_claims(found: Sequence[Outcome], bound_mb: float) -> Iterator[Claim]:
