@@ -455,7 +455,7 @@ def test_under_the_cost_knob_every_other_sweep_rides_with_the_next_windows_data(
     [
         ("qs", {"backlog_rows": 900.0}, {"backlog_rows": 100.0}),
         ("hr", {"selectivity": 0.9}, {"selectivity": 0.1}),
-        ("chain", {"selectivity": 0.1}, {"selectivity": 0.9}),
+        ("chain", {"row_cost_s": 1e-5}, {"row_cost_s": 1e-3}),
         ("chain", {"offsets_wall_ts": NOW - 9}, {"offsets_wall_ts": NOW - 1}),
         ("min-cost", {"row_cost_s": 1e-6}, {"row_cost_s": 1e-3}),
         ("min-cost", {"backlog_rows": 1e6}, {"backlog_rows": 10.0}),
