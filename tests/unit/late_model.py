@@ -133,7 +133,7 @@ class Emit:
 
     def run(self, store: WindowStore, spark: Spark) -> None:
         try:
-            store.emitted(self.window, store.next_revision(self.window), "late", self.execution)
+            store.emit([self.window], "late", self.execution)
         except PurgedWindowError:
             assert store.is_purged(self.window)
 

@@ -25,7 +25,7 @@ def root(tmp_path):
             store.write(batch_id, {0: table(batch_id), 10 + batch_id: table(1, 2)})
             store.commit(batch_id)
         store.purge(10)
-        store.emitted(0, 1, "on_time", "a")
+        store.emit([0], "on_time", "a")
         store.begin(6)
         store.dead(6, {10: table(1, 2, 3)})
         store.write(6, {0: table(7)})

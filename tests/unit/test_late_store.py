@@ -19,7 +19,7 @@ from slackwater.late.errors import DamagedFileError, NewerFormatError, PurgedWin
 from slackwater.late.files import files_at
 from slackwater.late.footer import KEY, write_batch
 from slackwater.late.naming import folder_for
-from slackwater.late.store import WindowStore
+from slackwater.late.store import Emitted, WindowStore
 from tests.unit.late_model import SCHEMA, table, values
 
 
@@ -221,7 +221,7 @@ def test_a_window_with_rows_that_are_not_committed_is_not_purged_yet(store):
 
 def test_everything_before_a_horizon_goes_and_is_forgotten(store):
     fill(store, {0: [1], 10: [2, 3], 20: [4]})
-    store.emitted(10, 1, "on_time", "a")
+    number = store.emit([10], "on_time", "a").number
     store.purge(0)
     assert store.purge_before(20)
     assert store.purge_before(10)
@@ -230,36 +230,37 @@ def test_everything_before_a_horizon_goes_and_is_forgotten(store):
         assert [info.start_ms for info in again.windows()] == [20]
         assert (again.facts()["purged_windows"], again.facts()["purged_rows"]) == (2, 3)
         assert again.emissions(10) == []
+        assert again.emit([20], "on_time", "b").number == number + 1
 
 
 def test_revisions_count_up_are_the_same_for_the_same_execution_and_survive(store):
-    assert store.next_revision(0) == 1
-    assert store.emitted(0, 1, "on_time", "a") == 1
-    assert store.emitted(0, 2, "late", "b") == 2
-    assert store.emitted(0, 3, "on_time", "a") == 1
-    with pytest.raises(StoreError, match="the next one is 3"):
-        store.emitted(0, 2, "late", "c")
+    assert store.revision(0) == 0
+    assert store.emit([0, 10], "on_time", "a") == Emitted(1, {0: 1, 10: 1})
+    assert store.emit([0], "late", "b") == Emitted(2, {0: 2})
+    assert store.emit([0, 10], "on_time", "a") == Emitted(1, {0: 1, 10: 1})
     with reopened(store) as again:
-        assert again.next_revision(0) == 3
-        assert again.emitted(0, 3, "late", "b") == 2
+        assert again.revision(0) == 2
+        assert again.emit([0], "late", "b") == Emitted(2, {0: 2})
+        assert again.emit([10, 0], "late", "b") == Emitted(2, {0: 2, 10: 2})
+        assert again.emit([10], "late", "c") == Emitted(3, {10: 3})
         assert [(each.revision, each.kind) for each in again.emissions(0)] == [(1, "on_time"), (2, "late")]
         again.purge(0)
         with pytest.raises(PurgedWindowError):
-            again.emitted(0, 3, "final", "d")
+            again.emit([0], "final", "d")
 
 
 def test_the_journal_is_folded_and_stays_small(tmp_path):
     with WindowStore(tmp_path / "store", SCHEMA, fold_after=5) as store:
         store.open()
         for number in range(1, 43):
-            store.emitted(number % 3, store.next_revision(number % 3), "late", str(number))
+            store.emit([number % 3], "late", str(number))
             assert len(list((tmp_path / "store" / "journal").iterdir())) <= 2 * 5 + 2
         with reopened(store, fold_after=5) as again:
-            assert [again.next_revision(window) for window in range(3)] == [15, 15, 15]
+            assert [again.revision(window) for window in range(3)] == [14, 14, 14]
             newest = max((tmp_path / "store" / "journal").glob("snapshot_*"))
             newest.write_bytes(newest.read_bytes()[:-12])
             with reopened(again, fold_after=5) as third:
-                assert [third.next_revision(window) for window in range(3)] == [15, 15, 15]
+                assert [third.revision(window) for window in range(3)] == [14, 14, 14]
                 assert len(list((tmp_path / "store" / "quarantine").iterdir())) == 1
 
 

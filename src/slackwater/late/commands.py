@@ -66,7 +66,7 @@ def windows(store: str, *, checkpoint: str | None = None, as_json: Json = False)
     with found:
         dead = found.dead_counts()
         listed = [
-            asdict(info) | {"revision": found.next_revision(info.start_ms) - 1, "dead_rows": dead.get(info.start_ms, 0)}
+            asdict(info) | {"revision": found.revision(info.start_ms), "dead_rows": dead.get(info.start_ms, 0)}
             for info in found.windows()
         ]
     if as_json:

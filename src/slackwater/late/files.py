@@ -20,6 +20,8 @@ from slackwater.late.naming import LOCK, TEMPORARY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+_HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs"}
+
 
 class Listed(NamedTuple):
     """A file as a folder lists it; `name` is relative to the root."""
@@ -129,6 +131,17 @@ class Files:
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
+
+    def uri(self, name: str) -> str:
+        """As Spark, that is Hadoop, names it."""
+        if self.local:
+            return Path(self.path(name)).as_uri()
+        kind = self.filesystem.type_name
+        return f"{_HADOOP_SCHEMES.get(kind, kind)}://{self.path(name)}"
+
+    def elsewhere(self) -> Files:
+        """The same files for another process, without the lock; picklable."""
+        return Files(self.filesystem, self.root, rename=self.rename_into_place)
 
     def acquire(self) -> None:
         """Hold the store for writing until `release` or the end of the process; local disks only."""

@@ -34,6 +34,7 @@ class GroupEntry(msgspec.Struct, frozen=True):
     bytes: int
     event_ms_min: int | None = None
     event_ms_max: int | None = None
+    events: int | None = None
 
 
 class Footer(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True):
     store: str
     kind: str
     event_time: str | None = None
+    counted: str | None = None
     compression: str = "zstd"
 
 
@@ -106,7 +108,8 @@ def _write(
             for window, table in tables:
                 writer.write_table(table, row_group_size=table.num_rows)
                 low, high = _event_span(table, settings.event_time)
-                footer.groups.append(GroupEntry(window, table.num_rows, table.nbytes, low, high))
+                events = None if settings.counted is None else int(pc.sum(table[settings.counted]).as_py() or 0)
+                footer.groups.append(GroupEntry(window, table.num_rows, table.nbytes, low, high, events))
             writer.add_key_value_metadata({KEY: msgspec.json.encode(footer)})
 
     files.put(name, produce)
@@ -166,7 +169,8 @@ def _described(name: str, size: int, data_end: int, metadata: Any, footer: Foote
         if max(ends, default=0) > data_end:
             raise DamagedFileError(f"{name}: shorter than its footer says ({size} bytes)")
         span = (entry.event_ms_min, entry.event_ms_max)
-        groups.append(Group(position, entry.window, entry.rows, entry.bytes, disk_bytes, *span))
+        events = entry.rows if entry.events is None else entry.events
+        groups.append(Group(position, entry.window, entry.rows, entry.bytes, disk_bytes, *span, events))
     replaces = dict(footer.replaces) if compacted else None
     if replaces is not None and (not replaces or sum(replaces.values()) != sum(group.rows for group in groups)):
         raise DamagedFileError(f"{name}: its rows are not as many as those of the batches that it replaces")

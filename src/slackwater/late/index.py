@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group: rows of one window. `bytes` in memory, `disk_bytes` compressed."""
+    """A row group: rows of one window. `bytes` in memory, `disk_bytes` compressed; `events` that the rows stand for."""
 
     position: int
     window: int
@@ -26,6 +26,7 @@ class Group:
     disk_bytes: int
     event_ms_min: int | None
     event_ms_max: int | None
+    events: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class WindowInfo:
     last_batch: int
     event_ms_min: int | None
     event_ms_max: int | None
+    events: int
 
 
 @dataclass(slots=True)
@@ -127,6 +129,7 @@ class Index:
             last_batch=max(batches),
             event_ms_min=min((g.event_ms_min for g in groups if g.event_ms_min is not None), default=None),
             event_ms_max=max((g.event_ms_max for g in groups if g.event_ms_max is not None), default=None),
+            events=sum(group.events for group in groups),
         )
 
     def garbage(self, through: int, purged: Callable[[int], bool]) -> Iterator[DataFile]:

@@ -6,16 +6,18 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from slackwater.late.errors import PurgedWindowError, StoreError
-
 
 class Emission(msgspec.Struct, frozen=True, tag="emitted"):
-    """A result of a window: its number, its kind (on_time, late, final) and the execution that made it."""
+    """A result of a window: its revision, its kind (on_time, late, final) and the execution that made it.
+
+    number: of the execution, over all windows; windows that are executed together share it.
+    """
 
     window: int
     revision: int
     kind: str
     execution: str
+    number: int = 0
 
 
 class Purge(msgspec.Struct, frozen=True, tag="purged"):
@@ -26,11 +28,15 @@ class Purge(msgspec.Struct, frozen=True, tag="purged"):
 
 
 class Horizon(msgspec.Struct, frozen=True, tag="horizon"):
-    """Every window that starts before is gone; all that was remembered of them is forgotten, but for the rows."""
+    """Every window that starts before is gone; all that was remembered of them is forgotten, but for the rows.
+
+    number: the greatest number that an execution has had, so that none is given twice.
+    """
 
     before: int
     rows: int
     windows: int
+    number: int = 0
 
 
 Record = Emission | Purge | Horizon
@@ -43,8 +49,11 @@ class Ledger:
     emissions: dict[int, dict[str, Emission]] = field(default_factory=dict)
     purges: dict[int, int] = field(default_factory=dict)
     horizon: Horizon | None = None
+    number: int = 0
 
     def apply(self, record: Record) -> None:
+        if not isinstance(record, Purge):
+            self.number = max(self.number, record.number)
         if isinstance(record, Horizon):
             if self.horizon is None or record.before >= self.horizon.before:
                 self.horizon = record
@@ -80,20 +89,9 @@ class Ledger:
     def next_revision(self, window: int) -> int:
         return 1 + max((emission.revision for emission in self.emissions.get(window, {}).values()), default=0)
 
-    def known(self, window: int, execution: str) -> int | None:
-        """The number that this execution has already."""
-        emission = self.emissions.get(window, {}).get(execution)
-        return None if emission is None else emission.revision
-
-    def check(self, emission: Emission) -> None:
-        if self.purged(emission.window):
-            raise PurgedWindowError([emission.window])
-        due = self.next_revision(emission.window)
-        if emission.revision != due:
-            raise StoreError(
-                f"revision {emission.revision} of window {emission.window} (execution {emission.execution!r}) is out "
-                f"of turn: the next one is {due}. Take the number from next_revision() right before emitted()."
-            )
+    def known(self, window: int, execution: str) -> Emission | None:
+        """What this execution has emitted already."""
+        return self.emissions.get(window, {}).get(execution)
 
     def horizon_at(self, before: int, dropped: dict[int, int]) -> Horizon:
         """The record that moves the horizon; `dropped` are the rows of windows that go by it."""
@@ -101,4 +99,4 @@ class Ledger:
         gone = {window: rows for window, rows in self.purges.items() if window < before}
         fresh = {window: rows for window, rows in dropped.items() if not self.purged(window)}
         rows = old.rows + sum(gone.values()) + sum(fresh.values())
-        return Horizon(before, rows, old.windows + len(gone) + len(fresh))
+        return Horizon(before, rows, old.windows + len(gone) + len(fresh), self.number)

@@ -32,6 +32,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     owner: str | None
     event_time: str | None
+    counted: str | None = None
     schema: str
     schema_text: str
 
@@ -43,20 +44,37 @@ class _Format(msgspec.Struct):
     format: int
 
 
-def create(files: Files, schema: Any, kind: Kind, owner: str | None, event_time: str | None) -> Manifest:
-    if event_time is not None and event_time not in schema.names:
-        raise ConfigurationError(f"event_time={event_time!r} is no column; there are: {', '.join(schema.names)}.")
+def create(
+    files: Files, schema: Any, kind: Kind, owner: str | None, event_time: str | None, counted: str | None
+) -> Manifest:
+    for role, column in (("event_time", event_time), ("counted", counted)):
+        if column is not None and column not in schema.names:
+            raise ConfigurationError(f"{role}={column!r} is no column; there are: {', '.join(schema.names)}.")
     manifest = Manifest(
         store=uuid.uuid4().hex,
         kind=kind,
         owner=owner,
         event_time=event_time,
+        counted=counted,
         schema=base64.b64encode(schema.serialize().to_pybytes()).decode(),
         schema_text=schema.to_string(show_field_metadata=False, show_schema_metadata=False),
     )
+    _put(files, manifest)
+    return manifest
+
+
+def own(files: Files, manifest: Manifest, owner: str) -> Manifest:
+    """The manifest with an owner, if it had none."""
+    if manifest.owner is not None:
+        return manifest
+    owned = msgspec.structs.replace(manifest, owner=owner)
+    _put(files, owned)
+    return owned
+
+
+def _put(files: Files, manifest: Manifest) -> None:
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     files.put(MANIFEST, lambda stream: stream.write(content) and None)
-    return manifest
 
 
 def load(files: Files) -> Manifest | None:

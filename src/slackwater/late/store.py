@@ -51,12 +51,21 @@ class Opened:
     problems: tuple[Problem, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """An execution's number, which grows from one to the next, and the revision of each window in it."""
+
+    number: int
+    revisions: dict[int, int]
+
+
 class WindowStore:
     """A store at a local path or a URI. One process writes it; threads of it may call whatever they like.
 
     schema: the columns of every window; None: those of the store that is there.
     kind: "rows", or "aggregates" for partial aggregates as rows.
     event_time: the column that the footers' least and greatest event time come from.
+    counted: the column that says how many events a row stands for; None: one.
     owner: an id of the query that its checkpoint keeps; another one is refused.
 
     In each batch: `begin`, then `write` and `dead`; after Spark's commit (at the latest in the next batch) `commit`.
@@ -69,6 +78,7 @@ class WindowStore:
         *,
         kind: Kind | None = None,
         event_time: str | None = None,
+        counted: str | None = None,
         owner: str | None = None,
         rule: CompactionRule | None = None,
         fold_after: int = 64,
@@ -78,6 +88,7 @@ class WindowStore:
         self.rule = rule or CompactionRule()
         self._asked = (schema, kind, owner)
         self._event_time = event_time
+        self._counted = counted
         self._compression = compression
         self._journal = Journal(self.files, fold_after)
         self._index = Index()
@@ -115,7 +126,9 @@ class WindowStore:
             self.files.acquire()
         try:
             if found_manifest is None:
-                found_manifest = manifest.create(self.files, schema, kind or "rows", owner, self._event_time)
+                found_manifest = manifest.create(
+                    self.files, schema, kind or "rows", owner, self._event_time, self._counted
+                )
             manifest.check(found_manifest, self.files, schema, kind, owner)
             self._manifest = found_manifest
             self._schema = found_manifest.arrow_schema()
@@ -140,7 +153,7 @@ class WindowStore:
     def settings(self) -> Settings:
         """What `write_batch` needs to write a part of a batch elsewhere; `adopt` takes what it returns."""
         known = self._opened()
-        return Settings(known.store, known.kind, known.event_time, self._compression)
+        return Settings(known.store, known.kind, known.event_time, known.counted, self._compression)
 
     @property
     def schema(self) -> Any:
@@ -154,6 +167,18 @@ class WindowStore:
     @property
     def committed(self) -> int:
         return self._committed
+
+    @property
+    def horizon_ms(self) -> int | None:
+        """Every window that starts before is gone for good; None: no such line is drawn yet."""
+        with self._lock:
+            horizon = self._journal.ledger.horizon
+            return None if horizon is None else horizon.before
+
+    def own(self, owner: str) -> None:
+        """Say whose store it is, once the query's id is known; what has an owner keeps it."""
+        with self._lock:
+            self._manifest = manifest.own(self.files, self._opened(), owner)
 
     # Batches
 
@@ -186,13 +211,14 @@ class WindowStore:
         return file
 
     def adopt(self, files: Iterable[DataFile]) -> None:
-        """Take in parts of a batch that tasks have written with `write_batch`."""
+        """Take in parts of a batch that tasks have written with `write_batch`, dead letters too."""
         for file in files:
             windows = {group.window: None for group in file.groups}
             with self._lock:
                 self._check_writing(file.batch)
-                self._check_alive(windows)
-                self._reserved[file.batch] |= windows.keys()
+                if not file.name.startswith(f"{DEAD}/"):
+                    self._check_alive(windows)
+                    self._reserved[file.batch] |= windows.keys()
             self._enlist(file)
 
     def dead(self, batch_id: int, tables: Mapping[int, Any], *, part: int | None = None) -> int:
@@ -247,15 +273,29 @@ class WindowStore:
             return self._index.sources(window, self._committed if through is None else through)
 
     def path(self, source: Source) -> str:
-        return self.files.path(source.file.name)
+        return self.files.uri(source.file.name)
+
+    @contextmanager
+    def reading(self, windows: Iterable[int], *, through: int | None = None) -> Iterator[dict[int, list[Source]]]:
+        """The sources of some windows, whose files are not deleted until the block ends."""
+        with self._lock:
+            sources = {window: self.sources(window, through=through) for window in windows}
+            names = {source.file.name for found in sources.values() for source in found}
+            self._pinned.update(names)
+        try:
+            yield sources
+        finally:
+            with self._lock:
+                self._pinned.subtract(names)
+                self._pinned += Counter()
 
     def rows(self, window: int, *, through: int | None = None) -> Iterator[Any]:
         """The record batches of a window, lazily, in order of batch id. Files that it reads wait with their deletion.
 
         through: count batches up to this one, to see rows of a batch that is being written.
         """
-        with self._pinning(window, through) as sources:
-            for source in sources:
+        with self.reading([window], through=through) as sources:
+            for source in sources[window]:
                 yield from read_groups(self.files, source.file, [source.group.position])
 
     def read(self, window: int, *, through: int | None = None) -> Any:
@@ -287,7 +327,8 @@ class WindowStore:
         """Merge a window's committed rows into one file; None when they are in one already."""
         with self._maintenance:
             self._check_writable()
-            with self._pinning(window, None) as sources:
+            with self.reading([window]) as found:
+                sources = found[window]
                 if len({source.file.name for source in sources}) < 2:
                     return None
                 batches = (
@@ -365,27 +406,35 @@ class WindowStore:
 
     # Emissions
 
-    def next_revision(self, window: int) -> int:
-        """The number of the window's next result; numbers begin with 1."""
-        with self._lock:
-            self._opened()
-            return self._journal.ledger.next_revision(window)
-
-    def emitted(self, window: int, revision: int, kind: str, execution_id: str) -> int:
-        """Record a result *before* it goes out; returns its number, which an execution that is repeated has already.
+    def emit(self, windows: Iterable[int], kind: str, execution: str) -> Emitted:
+        """Record the results of an execution *before* they go out. One that is repeated has the numbers that it had.
 
         Before, because then a crash leaves a gap in the numbers, and never two results with the same one.
         """
         with self._maintenance:
             self._check_writable()
             with self._lock:
-                known = self._journal.ledger.known(window, execution_id)
-                if known is not None:
-                    return known
-                emission = Emission(window, revision, kind, execution_id)
-                self._journal.ledger.check(emission)
-                self._journal.append([emission])
-                return revision
+                ledger = self._journal.ledger
+                known = {window: ledger.known(window, execution) for window in windows}
+                number = max((emission.number for emission in known.values() if emission), default=ledger.number + 1)
+                fresh = [
+                    Emission(window, ledger.next_revision(window), kind, execution, number)
+                    for window, emission in known.items()
+                    if emission is None
+                ]
+                gone = sorted(emission.window for emission in fresh if ledger.purged(emission.window))
+                if gone:
+                    raise PurgedWindowError(gone)
+                if fresh:
+                    self._journal.append(fresh)
+                found = [*(emission for emission in known.values() if emission), *fresh]
+                return Emitted(number, {emission.window: emission.revision for emission in found})
+
+    def revision(self, window: int) -> int:
+        """Of the window's last result; 0 before the first."""
+        with self._lock:
+            self._opened()
+            return self._journal.ledger.next_revision(window) - 1
 
     def emissions(self, window: int) -> list[Emission]:
         with self._lock:
@@ -550,16 +599,3 @@ class WindowStore:
         with self._lock:
             self._opened()
             return [file for file in self._dead.values() if file.batch <= self._committed]
-
-    @contextmanager
-    def _pinning(self, window: int, through: int | None) -> Iterator[list[Source]]:
-        with self._lock:
-            sources = self.sources(window, through=through)
-            names = {source.file.name for source in sources}
-            self._pinned.update(names)
-        try:
-            yield sources
-        finally:
-            with self._lock:
-                self._pinned.subtract(names)
-                self._pinned += Counter()
