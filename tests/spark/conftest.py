@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +23,8 @@ FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     ensure_java()
+    # Python workers must be able to import what they are sent; Spark would take whatever python3 is on the path.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     scratch = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.ui.enabled": "false",

@@ -17,6 +17,10 @@ class _Metadata(msgspec.Struct):
     id: str
 
 
+class _BatchMetadata(msgspec.Struct):
+    batchWatermarkMs: int = 0  # noqa: N815 - Spark's name
+
+
 def last_committed(checkpoint: str | Path) -> int:
     """-1 when no batch is committed yet."""
     files = files_at(checkpoint)
@@ -38,3 +42,21 @@ def query_id(checkpoint: str | Path) -> str | None:
         raise ConfigurationError(
             f"{checkpoint}/metadata is not what Spark writes: {error}. Is it a checkpoint?"
         ) from error
+
+
+def batch_watermark_ms(checkpoint: str | Path, batch_id: int) -> int:
+    """The watermark that a batch begins with, from Spark's offset log; 0 when there is none."""
+    files = files_at(checkpoint)
+    try:
+        lines = files.read(f"offsets/{batch_id}").decode().splitlines()
+        return msgspec.json.decode(lines[1], type=_BatchMetadata).batchWatermarkMs
+    except FileNotFoundError:
+        return 0
+    except (IndexError, msgspec.DecodeError) as error:
+        raise ConfigurationError(
+            f"{files}/offsets/{batch_id} is not what Spark writes: {error}. Is it a checkpoint of this query?"
+        ) from error
+
+
+def is_committed(checkpoint: str | Path, batch_id: int) -> bool:
+    return files_at(checkpoint).exists(f"commits/{batch_id}")

@@ -31,3 +31,13 @@ class PurgedWindowError(StoreError):
             f"windows that have been purged cannot take rows or emit: {named} ({len(windows)} in all). "
             "Give their rows to dead() instead."
         )
+
+
+class LateExecutionError(SlackwaterError, RuntimeError):
+    """Late results could not be brought out in several attempts; the query must not go on as if they had been."""
+
+    def __init__(self, query: str, cause: Exception) -> None:
+        super().__init__(
+            f"late windows of {query} could not be executed: {cause}. Their rows are safe in the store. Mend the cause "
+            "and start the query again from its checkpoint."
+        )

@@ -34,13 +34,15 @@ class Files:
     """A root on a pyarrow file system. Names are relative to it, with `/`; nothing outside it is touched.
 
     rename: whether a file moves into place when it is complete; None: by the kind of file system.
+    temporary: the folder for files that are not complete.
     """
 
-    def __init__(self, filesystem: Any, root: str, *, rename: bool | None = None) -> None:
+    def __init__(self, filesystem: Any, root: str, *, rename: bool | None = None, temporary: str = TEMPORARY) -> None:
         self.filesystem = filesystem
         self.root = root.rstrip("/")
         self.local = filesystem.type_name == "local"
         self.rename_into_place = filesystem.type_name in {"local", "hdfs"} if rename is None else rename
+        self.temporary = temporary
         self._lock_fd: int | None = None
 
     def __str__(self) -> str:
@@ -51,7 +53,7 @@ class Files:
         if not self.rename_into_place:
             self.write(name, produce)
             return
-        temporary = f"{TEMPORARY}/{uuid.uuid4().hex}"
+        temporary = f"{self.temporary}/{uuid.uuid4().hex}"
         self.write(temporary, produce)
         self.sync(temporary)
         if not self.local and self.exists(name):  # HDFS does not rename onto a file
@@ -141,7 +143,7 @@ class Files:
 
     def elsewhere(self) -> Files:
         """The same files for another process, without the lock; picklable."""
-        return Files(self.filesystem, self.root, rename=self.rename_into_place)
+        return Files(self.filesystem, self.root, rename=self.rename_into_place, temporary=self.temporary)
 
     def acquire(self) -> None:
         """Hold the store for writing until `release` or the end of the process; local disks only."""
@@ -168,20 +170,20 @@ class Files:
             self._lock_fd = None
 
 
-def files_at(location: str | Path) -> Files:
+def files_at(location: str | Path, *, temporary: str = TEMPORARY) -> Files:
     """The files of a local path or of a URI that pyarrow knows (s3://, gs://, abfs://, hdfs://, file://)."""
     text = str(location)
     if not text:
         raise ConfigurationError("the store's location is empty. Give a folder or a URI such as s3://bucket/folder.")
     if "://" not in text:
-        return Files(pafs.LocalFileSystem(), str(Path(text).absolute()))
+        return Files(pafs.LocalFileSystem(), str(Path(text).absolute()), temporary=temporary)
     try:
         filesystem, root = pafs.FileSystem.from_uri(text)
     except (pa.ArrowException, ValueError, OSError) as error:
         raise ConfigurationError(
             f"{text!r} is no location that pyarrow can use: {error}. Give a folder or a URI such as s3://bucket/folder."
         ) from error
-    return Files(filesystem, root)
+    return Files(filesystem, root, temporary=temporary)
 
 
 def _sync(path: str) -> None:

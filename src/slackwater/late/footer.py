@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from slackwater.late.arrow import pa, pc, pq
+from slackwater.late.arrow import pa, pq
 from slackwater.late.errors import DamagedFileError, NewerFormatError
 from slackwater.late.index import DataFile, Group
 from slackwater.late.naming import batch_name, batch_of, compacted_name, compaction_of
+from slackwater.late.writing import KEY, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from slackwater.late.files import Files
 
 FORMAT: Final = 1
-KEY: Final = b"slackwater"
 _MAGIC: Final = b"PAR1"
 _TAIL_BYTES: Final = 64 * 1024
 
@@ -55,7 +55,7 @@ class _Format(msgspec.Struct):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What writing a file needs; picklable with the schema, so that tasks on executors can write their parts."""
+    """What writing a file needs."""
 
     store: str
     kind: str
@@ -74,13 +74,14 @@ def write_batch(
     part: int = 0,
     folder: str = "data",
 ) -> DataFile:
-    """A batch's file, in place of one that an earlier attempt left; `tables` pairs of window and rows.
-
-    Call it in a task to write one part of a batch and give what it returns to `WindowStore.adopt` in the driver.
-    """
-    role: Role = "dead" if folder == "dead" else "batch"
-    footer = Footer(store=settings.store, kind=settings.kind, role=role, batch=batch_id, part=part, groups=[])
+    """A batch's file, in place of one that an earlier attempt left; `tables` pairs of window and rows."""
+    footer = batch_footer(settings, batch_id, part, folder)
     return _write(files, batch_name(folder, batch_id, part), settings, schema, footer, tables)
+
+
+def batch_footer(settings: Settings, batch_id: int, part: int, folder: str) -> Footer:
+    role: Role = "dead" if folder == "dead" else "batch"
+    return Footer(store=settings.store, kind=settings.kind, role=role, batch=batch_id, part=part, groups=[])
 
 
 def write_compacted(
@@ -103,16 +104,16 @@ def write_compacted(
 def _write(
     files: Files, name: str, settings: Settings, schema: Any, footer: Footer, tables: Iterable[tuple[int, Any]]
 ) -> DataFile:
-    def produce(stream: Any) -> None:
-        with pq.ParquetWriter(stream, schema, compression=settings.compression, write_page_checksum=True) as writer:
-            for window, table in tables:
-                writer.write_table(table, row_group_size=table.num_rows)
-                low, high = _event_span(table, settings.event_time)
-                events = None if settings.counted is None else int(pc.sum(table[settings.counted]).as_py() or 0)
-                footer.groups.append(GroupEntry(window, table.num_rows, table.nbytes, low, high, events))
-            writer.add_key_value_metadata({KEY: msgspec.json.encode(footer)})
-
-    files.put(name, produce)
+    write_file(
+        files,
+        name,
+        schema,
+        msgspec.to_builtins(footer),
+        tables,
+        event_time=settings.event_time,
+        counted=settings.counted,
+        compression=settings.compression,
+    )
     return read_footer(files, name, settings.store)
 
 
@@ -198,19 +199,3 @@ def read_groups(files: Files, file: DataFile, positions: list[int], batch_rows: 
         raise DamagedFileError(
             f"{file.name} cannot be read: {error}. `slackwater late verify` names every file that is damaged."
         ) from error
-
-
-def _event_span(table: Any, column: str | None) -> tuple[int | None, int | None]:
-    if column is None:
-        return None, None
-    span = pc.min_max(table[column])
-    return _ms(span["min"]), _ms(span["max"])
-
-
-def _ms(scalar: Any) -> int | None:
-    if not scalar.is_valid:
-        return None
-    if not pa.types.is_timestamp(scalar.type):
-        return int(scalar.as_py())
-    per_s = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[scalar.type.unit]
-    return int(scalar.value * 1_000 // per_s)

@@ -157,26 +157,30 @@ class LatenessHistory:
 
     What is very late is seen late: a stream that began a minute ago cannot have shown an event two minutes late, nor
     can a network that failed a minute ago. Choose blocks so that the history spans several times the allowed
-    lateness, and keep a careful bound until it does.
+    lateness, and keep a careful bound until it does: `block_s` is the least time that a block spans.
     """
 
-    def __init__(self, block_events: int = 500, blocks: int = 20) -> None:
+    def __init__(self, block_events: int = 500, blocks: int = 20, block_s: float = 0.0) -> None:
         if block_events < 1 or blocks < 2:
             raise ConfigurationError(
                 f"{blocks} blocks of {block_events} events: two blocks of at least one event each are needed."
             )
         self._block_events = block_events
+        self._block_s = block_s
+        self._began_s: float | None = None
         self._full: deque[LatenessSketch] = deque(maxlen=blocks - 1)
         self._filling = LatenessSketch()
         self._all = LatenessSketch()
 
-    def add(self, seen: LatenessSketch) -> None:
+    def add(self, seen: LatenessSketch, at_s: float = 0.0) -> None:
         """Events that came together, in a micro-batch, say. They are not divided between blocks."""
         self._all.merge(seen)
         self._filling.merge(seen)
-        if self._filling.count >= self._block_events:
+        if self._began_s is None:
+            self._began_s = at_s
+        if self._filling.count >= self._block_events and at_s - self._began_s >= self._block_s:
             self._full.append(self._filling)
-            self._filling = LatenessSketch()
+            self._filling, self._began_s = LatenessSketch(), at_s
             self._all = merged(self._full)
             self._forget()
 
@@ -195,8 +199,8 @@ class LatenessHistory:
         return msgspec.json.encode([*self._full, self._filling])
 
     @classmethod
-    def from_json(cls, text: bytes, block_events: int = 500, blocks: int = 20) -> LatenessHistory:
-        found = cls(block_events, blocks)
+    def from_json(cls, text: bytes, block_events: int = 500, blocks: int = 20, block_s: float = 0.0) -> LatenessHistory:
+        found = cls(block_events, blocks, block_s)
         *full, found._filling = msgspec.json.decode(text, type=list[LatenessSketch])
         found._full.extend(full)
         found._all = merged((*found._full, found._filling))

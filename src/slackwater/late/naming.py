@@ -13,6 +13,7 @@ DEAD: Final = "dead"
 JOURNAL: Final = "journal"
 TEMPORARY: Final = "tmp"
 QUARANTINE: Final = "quarantine"
+LATENESS: Final = "lateness.json"
 
 _BATCH = re.compile(r"batch_(\d{12})_part_(\d{5})\.parquet")
 _COMPACTED = re.compile(r"window_(-?\d{1,19})_through_(\d{12})\.parquet")

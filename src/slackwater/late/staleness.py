@@ -173,6 +173,10 @@ class StalenessTrigger:
         self._ended = False
 
     @property
+    def bound(self) -> float:
+        return self._bound
+
+    @property
     def pending(self) -> int:
         """Late events that no execution has taken in: with none, a final execution would change nothing."""
         return self._pending

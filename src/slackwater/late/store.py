@@ -151,7 +151,7 @@ class WindowStore:
 
     @property
     def settings(self) -> Settings:
-        """What `write_batch` needs to write a part of a batch elsewhere; `adopt` takes what it returns."""
+        """What is needed to write a part of a batch elsewhere; `adopt` takes it in."""
         known = self._opened()
         return Settings(known.store, known.kind, known.event_time, known.counted, self._compression)
 
@@ -211,7 +211,7 @@ class WindowStore:
         return file
 
     def adopt(self, files: Iterable[DataFile]) -> None:
-        """Take in parts of a batch that tasks have written with `write_batch`, dead letters too."""
+        """Take in parts of a batch that tasks have written, dead letters too."""
         for file in files:
             windows = {group.window: None for group in file.groups}
             with self._lock:

@@ -1,0 +1,612 @@
+"""A running query with late handling: what each batch does, and what is done between batches.
+
+In a batch, on Spark's thread: rows become durable, the watermark moves, and windows that it passes are executed and
+leave. All of it is repeated as it was if the batch is. Between batches, on a thread of their own: past windows are
+executed again when their results become stale, and purged when no more rows may come. One more thread reads and frees
+memory (`inout`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812
+
+from slackwater.late.buckets import BucketPolicy, Buckets, MemoryView, Scarce, Share
+from slackwater.late.checkpoint import batch_watermark_ms, is_committed
+from slackwater.late.errors import LateExecutionError
+from slackwater.late.inout import InOut, Priority
+from slackwater.late.naming import LATENESS
+from slackwater.late.parts import NO_WINDOW, WINDOW, write_parts
+from slackwater.late.past import PastWindows
+from slackwater.late.staging import Staged, StagingCosts
+from slackwater.late.staleness import fewest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from slackwater.late.bounds import Bound
+    from slackwater.late.functions import WindowFunction
+    from slackwater.late.index import DataFile, Source
+    from slackwater.late.past import PastWindow
+    from slackwater.late.sinks import Sink
+    from slackwater.late.staleness import Kind
+    from slackwater.late.store import Emitted, WindowStore
+    from slackwater.late.windows import Windows
+
+log = logging.getLogger(__name__)
+
+POOL: Final = "late"
+_PATIENCE: Final = 5
+_LOOK_S: Final = 1.0
+_COMMIT_LOOK_S: Final = 0.1
+
+Prestage = Literal["predicted", "at-once", "off"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a query uses memory and the disk; the defaults are meant for use, the rest for measuring."""
+
+    memory_bytes: int = 256 << 20
+    window_bytes: int | None = None
+    policy: BucketPolicy = field(default_factory=Scarce)
+    prestage: Prestage = "predicted"
+    ordered_io: bool = True
+    parallel_writes: bool = True
+
+
+class Run:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        windows: Windows,
+        delay_ms: int,
+        function: WindowFunction,
+        kept_schema: StructType,
+        bound: Bound,
+        staleness: float,
+        store: WindowStore,
+        sink: Sink,
+        checkpoint: str,
+        options: Options,
+    ) -> None:
+        self.spark = spark
+        self.name = name
+        self.store = store
+        self._windows = windows
+        self._delay_ms = delay_ms
+        self._function = function
+        self._kept_schema = kept_schema
+        self._bound = bound
+        self._sink = sink
+        self._checkpoint = checkpoint
+        self._options = options
+        self._stream: Any = None
+        self._settle_at_end = False
+        self.ended = False
+        self._watermark_ms: int | None = None
+        self._open: set[int] = set()
+        self._past = PastWindows(staleness)
+        self._arrivals: dict[int, dict[int, int]] = {}  # by batch that is not known to be committed: events by window
+        self._events: Counter[int] = Counter()  # by window, of windows that are not executed yet
+        self._buckets = Buckets(options.memory_bytes, options.window_bytes or options.memory_bytes)
+        self._batch_bytes = 0.0
+        self._staged: dict[int, Staged] = {}
+        self._costs = StagingCosts()
+        self._again: list[tuple[str, int, list[int]]] = []
+        self._counts: Counter[str] = Counter()
+        self._failures = 0
+        self._failure: Exception | None = None
+        self._settled = threading.Event()
+        self._settling = False
+        self._stopping = False
+        self._lock = threading.RLock()  # guards the fields above
+        self._routing = threading.Lock()  # a batch is being written, or windows are being purged
+        self._changed = threading.Condition(self._lock)
+        self._inout = InOut(f"late-io {name}", self._prepare_thread, ordered=options.ordered_io)
+        self._thread = threading.Thread(target=self._look_after_the_past, name=f"late {name}", daemon=True)
+
+    def start(self, stream: Any, *, settle_at_end: bool) -> None:
+        """Once Spark runs the query. The threads end when the query does.
+
+        settle_at_end: before that, execute what still waits: of a query that ends by itself.
+        """
+        self._stream, self._settle_at_end = stream, settle_at_end
+        self._inout.start()
+        self._thread.start()
+
+    # In a batch
+
+    def on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        if self._failure is not None:
+            raise LateExecutionError(self.name, self._failure)
+        if self._watermark_ms is None:
+            self._recover(batch_id)
+        began_ms = self._watermark_ms or 0
+        self._committed(batch_id - 1)
+        self.store.begin(batch_id)
+        kept = self._function.kept(frame)
+        if not self._options.parallel_writes:
+            kept = kept.coalesce(1)
+        with self._lock:
+            cached = self._buckets.room_for(self._batch_bytes)
+        if cached:
+            kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            with self._routing:
+                files = write_parts(kept, self.store, batch_id)
+            swept = self._take_in(batch_id, kept if cached else None, files, began_ms)
+            cached = False
+        finally:
+            if cached:
+                kept.unpersist()
+        if swept:
+            self._execute_on_time(frame.sparkSession, swept, batch_id)
+        with self._changed:
+            self._let_go()
+            self._changed.notify_all()
+
+    def _take_in(self, batch_id: int, kept: DataFrame | None, files: list[DataFile], began_ms: int) -> list[int]:
+        """The rows are durable: note what came, move the watermark. Returns the windows that it passes."""
+        events: Counter[int] = Counter()
+        shares: dict[int, Share] = {}
+        dead = 0
+        latest_ms = began_ms + self._delay_ms
+        for file in files:
+            for group in file.groups:
+                if group.event_ms_max is not None:
+                    latest_ms = max(latest_ms, group.event_ms_max)
+                if group.window == NO_WINDOW:
+                    dead += group.events
+                    continue
+                events[group.window] += group.events
+                if file.name.startswith("dead/"):
+                    dead += group.events
+                    continue
+                share = shares.get(group.window, Share(0, 0))
+                shares[group.window] = Share(share.rows + group.rows, share.bytes + group.bytes)
+        lateness: Counter[float] = Counter()
+        for window, count in events.items():
+            lateness[max(0, began_ms - self._windows.end(window)) / 1000 if began_ms else 0.0] += count
+        now_s = time.monotonic()
+        with self._lock:
+            self._watermark_ms = max(began_ms, latest_ms - self._delay_ms)
+            if events:
+                self._bound.seen(lateness, began_ms)
+            past = {w: events[w] for w in shares if w in self._past or (began_ms and self._windows.swept(w, began_ms))}
+            coming = {window: share for window, share in shares.items() if window not in past}
+            self._arrivals[batch_id] = past
+            self._open |= coming.keys()
+            self._events.update({window: events[window] for window in coming})
+            self._counts.update(batches=1, rows=sum(events.values()), dead_rows=dead, late_rows=sum(past.values()))
+            size = sum(share.bytes for share in coming.values())
+            self._batch_bytes = size if not self._batch_bytes else 0.7 * self._batch_bytes + 0.3 * size
+            if kept is not None and not self._buckets.add(batch_id, kept, coming, now_s):
+                self._destage([kept])
+            return sorted(window for window in self._open if self._windows.swept(window, self._watermark_ms))
+
+    def _execute_on_time(self, spark: SparkSession, windows: list[int], batch_id: int) -> None:
+        self._execute(spark, windows, "on_time", batch_id)
+        now_s = time.monotonic()
+        with self._lock:
+            sketch, span_s = self._bound.sketch(), self._bound.span_s
+            self._past.replan(sketch)
+            for window in windows:
+                self._open.discard(window)
+                on_time = self._events.pop(window, 0)
+                end_ms = self._windows.end(window)
+                self._past.add(window, end_ms, span_s, on_time, sketch, now_s=now_s, through=batch_id)
+            self._counts.update(on_time_results=len(windows))
+
+    # Executions
+
+    def _execute(self, spark: SparkSession, windows: list[int], kind: str, through: int) -> bool:
+        """Results of some windows over all batches up to `through`; True when all came from memory."""
+        with self.store.reading(windows, through=through) as sources:
+            emitted = self.store.emit(windows, kind, f"{kind}:{through}")
+            kept, from_memory = self._input(spark, sources)
+            self._sink.write(self._described(self._function.executed(kept), emitted, kind), emitted)
+        return from_memory
+
+    def _input(self, spark: SparkSession, sources: dict[int, list[Source]]) -> tuple[DataFrame, bool]:
+        """From memory what is there, the rest from the store."""
+        in_memory: dict[int, tuple[DataFrame, list[int]]] = {}  # by frame's identity: windows to take from it
+        on_disk: dict[str, list[int]] = {}  # by path
+        with self._lock:
+            for window, found in sources.items():
+                frames = self._buckets.frames(window)
+                staged = self._staged.get(window)
+                if staged is not None and not staged.names <= {source.file.name for source in found}:
+                    staged = None
+                for source in found:
+                    if staged is not None and source.file.name in staged.names:
+                        frame = staged.frame
+                    elif source.file.replaces is None and source.file.batch in frames:
+                        frame = frames[source.file.batch]
+                    else:
+                        on_disk.setdefault(self.store.path(source), []).append(window)
+                        continue
+                    wanted = in_memory.setdefault(id(frame), (frame, []))[1]
+                    if window not in wanted:
+                        wanted.append(window)
+        parts = [frame.where(F.col(WINDOW).isin(wanted)) for frame, wanted in in_memory.values()]
+        alike: dict[tuple[int, ...], list[str]] = {}
+        for path, wanted in on_disk.items():
+            alike.setdefault(tuple(sorted(set(wanted))), []).append(path)
+        parts += [self._read(spark, paths, wanted) for wanted, paths in alike.items()]
+        if not parts:
+            raise LateExecutionError(self.name, RuntimeError(f"windows {sorted(sources)} have no rows in the store"))
+        united = parts[0]
+        for part in parts[1:]:
+            united = united.unionByName(part)
+        return united, not on_disk
+
+    def _read(self, spark: SparkSession, paths: list[str], windows: Iterable[int]) -> DataFrame:
+        return spark.read.schema(self._kept_schema).parquet(*paths).where(F.col(WINDOW).isin(list(windows)))
+
+    def _described(self, results: DataFrame, emitted: Emitted, kind: str) -> DataFrame:
+        """The window's bounds first; revision and kind last."""
+        start = F.timestamp_millis(F.col(WINDOW))
+        end = F.timestamp_millis(F.col(WINDOW) + F.lit(self._windows.size_ms))
+        revisions = emitted.revisions
+        if len(set(revisions.values())) == 1:
+            revision = F.lit(next(iter(revisions.values())))
+        else:
+            pairs = [F.lit(value) for pair in revisions.items() for value in pair]
+            revision = F.create_map(*pairs)[F.col(WINDOW)]
+        values = [F.col(f"`{name.replace('`', '``')}`") for name in results.columns if name != WINDOW]
+        return results.select(
+            F.struct(start.alias("start"), end.alias("end")).alias("window"),
+            *values,
+            revision.cast("long").alias("revision"),
+            F.lit(kind).alias("kind"),
+        )
+
+    # Between batches
+
+    def _look_after_the_past(self) -> None:
+        self._prepare_thread()
+        while True:
+            with self._changed:
+                if not self._again and not self._settling:
+                    self._changed.wait(self._wait_s())
+            ending = self._stopping or not self._alive()
+            if ending and not self._settles_now():
+                break
+            try:
+                self._look()
+                self._failures = 0
+            except Exception as error:
+                if ending:
+                    log.warning("late windows of %s wait for its next start: %s", self.name, error)
+                    break
+                self._failures += 1
+                log.warning("late windows of %s: attempt %d failed: %s", self.name, self._failures, error)
+                if self._failures >= _PATIENCE:
+                    self._failure = error
+                time.sleep(min(10.0, 0.2 * 2**self._failures))
+        self._end()
+
+    def _settles_now(self) -> bool:
+        """The query has ended by itself, and rows wait."""
+        if self._stopping or not self._settle_at_end or self._stream.exception() is not None:
+            return False
+        with self._lock:
+            self._settling = bool(self._arrivals or self._again or any(window.pending for window in self._past))
+            return self._settling
+
+    def _wait_s(self) -> float:
+        if self._arrivals:
+            return _COMMIT_LOOK_S
+        now_s = time.monotonic()
+        return min(_LOOK_S, max(0.01, self._past.wake_s(now_s) - now_s))
+
+    def _look(self) -> None:
+        with self._lock:
+            waiting = max(self._arrivals, default=None)
+        if waiting is not None and is_committed(self._checkpoint, waiting):
+            self._committed(waiting)
+        while self._again:
+            self._execute_again(*self._again[0])
+            self._again.pop(0)
+        now_s = time.monotonic()
+        with self._lock:
+            settle = self._settling and not self._arrivals
+            due = self._past.due(now_s, self._watermark_ms or 0)
+            if settle:
+                taken = {window.start_ms for found in due.values() for window in found}
+                left = [window for window in self._past if window.pending and window.start_ms not in taken]
+                if left:
+                    due.setdefault("late", []).extend(left)
+        kinds: tuple[Kind, ...] = ("final", "late")
+        for kind in kinds:
+            if kind in due:
+                self._execute_late(kind, due[kind])
+        self._plan_staging()
+        self._plan_cleanup()
+        if settle:
+            with self._lock:
+                self._settling = False
+                self._settled.set()
+
+    def _execute_late(self, kind: str, windows: list[PastWindow]) -> None:
+        """All that are due together, in one Spark job."""
+        now_s = time.monotonic()
+        with self._lock:
+            through = self.store.committed
+            waiting = {window.start_ms: window.pending for window in windows}
+            for window in windows:
+                window.executed(now_s, through)
+            starts = sorted(waiting)
+            staged = all(start in self._staged for start in starts)
+        try:
+            self._execute(self.spark, starts, kind, through)
+        except BaseException:
+            with self._lock:
+                for window in windows:
+                    window.not_executed(waiting[window.start_ms], now_s)
+            raise
+        rows = sum(info.rows for start in starts if (info := self.store.window(start)) is not None)
+        with self._lock:
+            self._costs.executed(time.monotonic() - now_s, rows, staged=staged)
+            self._counts.update({f"{kind}_results": len(starts)})
+            self._unstage(starts)
+        for start in starts:
+            self._plan_compaction(start)
+
+    def _execute_again(self, kind: str, through: int, windows: list[int]) -> None:
+        """A late result that a crash may have kept from going out: the same numbers, the same rows."""
+        alive = [window for window in windows if self.store.window(window) is not None]
+        if alive:
+            self._execute(self.spark, alive, kind, through)
+            self._counts.update(repeated_results=len(alive))
+
+    def _committed(self, batch_id: int) -> None:
+        """Spark has committed a batch: its late rows count."""
+        self.store.commit(batch_id)
+        now_s = time.monotonic()
+        with self._lock:
+            for batch in sorted(batch for batch in self._arrivals if batch <= batch_id):
+                for start, events in self._arrivals.pop(batch).items():
+                    window = self._past.get(start)
+                    if window is None:  # nothing came on time
+                        end_ms, span_s = self._windows.end(start), self._bound.span_s
+                        sketch = self._bound.sketch()
+                        window = self._past.add(start, end_ms, span_s, 0, sketch, now_s=now_s, through=-1)
+                    window.arrived(events, now_s)
+
+    # Memory
+
+    def _let_go(self) -> None:
+        past = [window.start_ms for window in self._past]
+        views = self._buckets.views(past, time.monotonic())
+        if views:
+            memory = MemoryView(self._used_bytes(), self._options.memory_bytes, self._available())
+            self._destage(self._buckets.release(self._options.policy.keep(views, memory)))
+
+    def _used_bytes(self) -> int:
+        return self._buckets.used_bytes + sum(staged.bytes for staged in self._staged.values())
+
+    def _available(self) -> float:
+        """The share of Spark's storage memory that is free; of the executor that has least."""
+        try:
+            status = self.spark.sparkContext._jsc.sc().getExecutorMemoryStatus()  # noqa: SLF001
+            shares, entries = [], status.values().iterator()
+            while entries.hasNext():
+                entry = entries.next()
+                shares.append(int(entry._2()) / max(1, int(entry._1())))  # noqa: SLF001 - a tuple: most, left
+            return min(shares, default=1.0)
+        except Exception as error:
+            log.debug("Spark's storage memory is not known: %s", error)
+            return 1.0
+
+    def _destage(self, frames: list[Any]) -> None:
+        for frame in frames:
+            if not self._inout.submit(Priority.DESTAGE, ("destage", id(frame)), frame.unpersist):
+                frame.unpersist()
+
+    def _plan_staging(self) -> None:
+        if self._options.prestage == "off":
+            return
+        now_s = time.monotonic()
+        with self._lock:
+            for window in self._past:
+                info = self.store.window(window.start_ms) if window.pending else None
+                if info is None or window.start_ms in self._staged or not self._costs.pays(info.rows):
+                    continue
+                soon = window.next_s(now_s) - now_s <= self._costs.lead_s(info.rows) + _LOOK_S
+                if (soon or self._options.prestage == "at-once") and self._room_for(info.bytes):
+                    start = window.start_ms
+                    key = ("prestage", start)
+                    self._inout.submit(Priority.PRESTAGE, key, lambda start=start: self._stage(start))  # type: ignore[misc]
+
+    def _room_for(self, size: int) -> bool:
+        return self._used_bytes() + size <= self._options.memory_bytes
+
+    def _stage(self, start: int) -> None:
+        began = time.monotonic()
+        with self.store.reading([start]) as sources:
+            found = sources[start]
+            if not found:
+                return
+            frame = self._read(self.spark, sorted({self.store.path(source) for source in found}), [start])
+            frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+            rows = frame.count()
+        with self._lock:
+            self._costs.staging.observe(rows, time.monotonic() - began)
+            self._counts.update(staged_windows=1)
+            names = frozenset(source.file.name for source in found)
+            size = sum(source.group.bytes for source in found)
+            self._staged[start] = Staged(names, frame, size)
+
+    def _unstage(self, starts: Iterable[int]) -> None:
+        self._destage([self._staged.pop(start).frame for start in starts if start in self._staged])
+
+    # Cleaning up
+
+    def _plan_compaction(self, start: int) -> None:
+        with self._lock:
+            window = self._past.get(start)
+            if window is None:
+                return
+            cdf = self._bound.sketch().cdf(window.span_s)
+            to_come = len(fewest(cdf, window.trigger.bound)) - window.executions
+        if self.store.worth_compacting(start, to_come):
+            self._inout.submit(Priority.CLEANUP, ("compact", start), lambda: self._compact(start))
+
+    def _compact(self, start: int) -> None:
+        if self.store.compact(start) is not None:
+            self._counts.update(compacted_windows=1)
+
+    def _plan_cleanup(self) -> None:
+        with self._lock:
+            after_s, watermark_ms = self._bound.purge_after_s, self._watermark_ms
+            if after_s is None or not watermark_ms:
+                return
+            over_ms = watermark_ms - round(after_s * 1000) - self._windows.size_ms
+            before_ms = min([over_ms + 1, *self._past.kept(watermark_ms), *self._open])
+            before_ms = self._windows.first_start_after(before_ms)
+            known_ms = self.store.horizon_ms
+        if known_ms is None or before_ms > known_ms:
+            self._inout.submit(Priority.CLEANUP, "purge", lambda: self._purge(before_ms))
+
+    def _purge(self, before_ms: int) -> None:
+        with self._routing:
+            if not self.store.purge_before(before_ms):
+                return
+        with self._lock:
+            gone = self._past.purged_before(before_ms)
+            self._counts.update(purged_windows=len(gone))
+            self._unstage([window.start_ms for window in gone])
+            learnt = self._bound.to_json()
+        self.store.files.put(LATENESS, lambda stream: stream.write(learnt) and None)
+
+    # Beginning and end
+
+    def _recover(self, batch_id: int) -> None:
+        """What the store and Spark's checkpoint say of earlier runs."""
+        watermark_ms = batch_watermark_ms(self._checkpoint, batch_id)
+        try:
+            self._bound.restore(self.store.files.read(LATENESS))
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            log.warning("%s: what was learnt of lateness is lost: %s", self.name, error)
+        now_s, committed = time.monotonic(), self.store.committed
+        sketch, span_s = self._bound.sketch(), self._bound.span_s
+        again: dict[tuple[str, int], list[int]] = {}
+        with self._lock:
+            self._watermark_ms = watermark_ms
+            for info in self.store.windows():
+                start, end_ms = info.start_ms, self._windows.end(info.start_ms)
+                if not (watermark_ms and self._windows.swept(start, watermark_ms)):
+                    self._open.add(start)
+                    self._events[start] = info.events
+                    continue
+                emissions = [(e.kind, _through(e.execution)) for e in self.store.emissions(start)]
+                kind, through = next(((k, t) for k, t in reversed(emissions) if t <= committed), ("", -1))
+                if kind in ("late", "final"):
+                    again.setdefault((kind, through), []).append(start)
+                window = self._past.add(start, end_ms, span_s, info.events, sketch, now_s=now_s, through=through)
+                pending = sum(
+                    rows for source in self.store.sources(start) for batch, rows in _batches(source) if batch > through
+                )
+                if pending:
+                    window.arrived(pending, now_s)
+            self._again = [(kind, through, starts) for (kind, through), starts in sorted(again.items())]
+
+    def _alive(self) -> bool:
+        try:
+            return bool(self._stream.isActive)
+        except Exception:
+            return False
+
+    def _prepare_thread(self) -> None:
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+
+    def settle(self, timeout_s: float = 60.0) -> bool:
+        """Execute every window with rows that no result has, now. False: not done in time."""
+        with self._changed:
+            self._settled.clear()
+            self._settling = True
+            self._changed.notify_all()
+        return self._settled.wait(timeout_s)
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._inout.close()
+        with self._lock:
+            self.ended = True
+            self._settled.set()
+            frames = self._buckets.clear() + [staged.frame for staged in self._staged.values()]
+            self._staged.clear()
+        for frame in frames:
+            try:
+                frame.unpersist()
+            except Exception as error:
+                log.debug("a frame is left to Spark: %s", error)
+        self.store.close()
+
+    def status(self) -> dict[str, Any]:
+        with self._lock:
+            past = list(self._past)
+            return {
+                "name": self.name,
+                "watermark_ms": self._watermark_ms,
+                "open_windows": len(self._open),
+                "past_windows": len(past),
+                "pending_rows": sum(window.pending for window in past)
+                + sum(sum(found.values()) for found in self._arrivals.values()),
+                "stalest": max([self._past.stalest, *(window.stalest() for window in past)]),
+                "allowed_lateness_s": self._bound.span_s,
+                "memory_bytes": self._used_bytes(),
+                "staging_s": self._costs.staging.batch_s(0),
+                "staging_saves_s": self._costs.saved_s(0),
+                **{name: self._counts[name] for name in _COUNTED},
+            }
+
+
+_COUNTED: Final = (
+    "batches",
+    "rows",
+    "late_rows",
+    "dead_rows",
+    "on_time_results",
+    "late_results",
+    "final_results",
+    "repeated_results",
+    "staged_windows",
+    "compacted_windows",
+    "purged_windows",
+)
+
+
+def _through(execution: str) -> int:
+    """The last batch whose rows an execution took in; its id ends with it."""
+    last = execution.rpartition(":")[2]
+    return int(last) if last.isdigit() else -1
+
+
+def _batches(source: Source) -> list[tuple[int, int]]:
+    if source.file.replaces is not None:
+        return list(source.file.replaces.items())
+    return [(source.file.batch, source.group.events)]
