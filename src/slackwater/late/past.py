@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PastWindow:
-    """`through`: the last batch whose rows an execution has taken in. `stalest`: times and counts of its executions."""
+    """`through`: the last batch whose rows an execution has taken in. `corrected`: before the final execution, too."""
 
     start_ms: int
     end_ms: int
@@ -30,6 +30,7 @@ class PastWindow:
     swept_s: float
     through: int
     trigger: StalenessTrigger
+    corrected: bool = True
     last_s: float = 0.0
     late_events: int = 0
     pending: int = 0
@@ -51,12 +52,16 @@ class PastWindow:
             return None
         if self.over(watermark_ms):
             return "final"
+        if not self.corrected:
+            return None
         if self._past_span(now_s):  # the watermark stands still: nothing is expected any more, all that came counts
             return "late" if now_s - self.last_s >= self.trigger.bound * self.span_s else None
         return "late" if self.trigger.due(self._at(now_s)) is not None else None
 
     def next_s(self, now_s: float) -> float:
         """When the next execution will be due, as far as can be told now."""
+        if not self.corrected:
+            return self.swept_s + self.span_s
         if self._past_span(now_s):
             return max(now_s, self.last_s + self.trigger.bound * self.span_s)
         return self.swept_s + self.trigger.next_s(self._at(now_s))
@@ -94,9 +99,12 @@ class PastWindow:
 
 
 class PastWindows:
-    """All of a query. The caller sees to it that one thread at a time is in here."""
+    """All of a query. The caller sees to it that one thread at a time is in here.
 
-    def __init__(self, bound: float) -> None:
+    bound: on the staleness of results; None: they are corrected once, when no more rows may come.
+    """
+
+    def __init__(self, bound: float | None) -> None:
         self._bound = bound
         self._windows: dict[int, PastWindow] = {}
         self.stalest = 0.0
@@ -127,8 +135,9 @@ class PastWindows:
     ) -> PastWindow:
         """A window was executed on time; it takes late rows for `span_s` after its end, by the watermark."""
         cdf, expected = _outlook(sketch, span_s, on_time_events)
-        trigger = StalenessTrigger(self._bound, cdf, expected)
-        window = PastWindow(start_ms, end_ms, span_s, on_time_events, now_s, through, trigger)
+        trigger = StalenessTrigger(1.0 if self._bound is None else self._bound, cdf, expected)
+        corrected = self._bound is not None
+        window = PastWindow(start_ms, end_ms, span_s, on_time_events, now_s, through, trigger, corrected)
         window.last_s, window.expected = now_s, expected
         self._windows[start_ms] = window
         return window

@@ -80,9 +80,7 @@ def window(
     )
     delay_ms = duration_ms(watermark, "a watermark delay")
     Bound(allowed_lateness, size_ms)
-    return WindowedFrame(
-        frame, event_time, windows, delay_ms, allowed_lateness, 1.0 if staleness is None else staleness
-    )
+    return WindowedFrame(frame, event_time, windows, delay_ms, allowed_lateness, staleness)
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class WindowedFrame:
     windows: Windows
     delay_ms: int
     allowed_lateness: Duration | Predicted
-    staleness: float
+    staleness: float | None
     keys: tuple[str, ...] = ()
 
     def groupBy(self, *keys: str) -> WindowedFrame:  # noqa: N802 - Spark's name

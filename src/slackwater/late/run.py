@@ -75,7 +75,7 @@ class Run:
         function: WindowFunction,
         kept_schema: StructType,
         bound: Bound,
-        staleness: float,
+        staleness: float | None,
         store: WindowStore,
         sink: Sink,
         checkpoint: str,
@@ -461,7 +461,8 @@ class Run:
             if window is None:
                 return
             cdf = self._bound.sketch().cdf(window.span_s)
-            to_come = len(fewest(cdf, window.trigger.bound)) - window.executions
+            planned = len(fewest(cdf, window.trigger.bound)) if window.corrected else 1
+            to_come = planned - window.executions
         if self.store.worth_compacting(start, to_come):
             self._inout.submit(Priority.CLEANUP, ("compact", start), lambda: self._compact(start))
 
