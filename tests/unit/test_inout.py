@@ -52,6 +52,6 @@ def test_after_closing_nothing_is_taken():
 def test_without_order_each_has_its_own_thread():
     found = InOut("io", lambda: None, ordered=False)
     both = threading.Barrier(2, timeout=10)
-    assert found.submit(Priority.CLEANUP, 1, lambda: both.wait() and None)
-    assert found.submit(Priority.PRESTAGE, 2, lambda: both.wait() and None)
+    assert found.submit(Priority.CLEANUP, 1, both.wait)
+    assert found.submit(Priority.PRESTAGE, 2, both.wait)
     assert found.wait_idle(10)

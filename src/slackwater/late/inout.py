@@ -36,7 +36,7 @@ class InOut:
         self._name = name
         self._prepare = prepare
         self._ordered = ordered
-        self._waiting: list[tuple[int, int, Hashable, Callable[[], None]]] = []
+        self._waiting: list[tuple[int, int, Hashable, Callable[[], object]]] = []
         self._keys: set[Hashable] = set()
         self._numbers = count()
         self._running = 0
@@ -47,7 +47,7 @@ class InOut:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, priority: Priority, key: Hashable, work: Callable[[], None]) -> bool:
+    def submit(self, priority: Priority, key: Hashable, work: Callable[[], object]) -> bool:
         with self._changed:
             if self._closed or key in self._keys:
                 return False
@@ -85,7 +85,7 @@ class InOut:
                 self._running += 1
             self._one(key, work)
 
-    def _one(self, key: Hashable, work: Callable[[], None], prepare: bool = False) -> None:
+    def _one(self, key: Hashable, work: Callable[[], object], prepare: bool = False) -> None:
         try:
             if prepare:
                 self._prepare()
