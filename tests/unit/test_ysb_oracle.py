@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from slackwater.errors import ConfigurationError
 from slackwater.workloads.base import QuerySpec, window_phases_ms
-from slackwater.workloads.ysb import YsbOracle, _mixed, read_creation_ms, require_exact_event_times, specs
+from slackwater.workloads.rate_source import mixed, read_creation_ms, require_exact_event_times
+from slackwater.workloads.ysb import YsbOracle, specs
 
 CREATION_MS = 1_700_000_000_123
 
@@ -39,7 +40,7 @@ def events(query, seconds):
 
 @given(number=st.integers(0, 2**40), seed=st.integers(0, 2**20))
 def test_numpy_mixes_an_event_number_as_plain_python_does(number, seed):
-    assert _mixed(np.array([number]), seed)[0] == mixed_in_plain_python(number, seed)
+    assert mixed(np.array([number]), seed)[0] == mixed_in_plain_python(number, seed)
 
 
 @settings(max_examples=25, deadline=None)

@@ -35,7 +35,8 @@ from slackwater.bench.model import (
 )
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
-from slackwater.workloads.ysb import PayloadKind, require_exact_event_times
+from slackwater.workloads.rate_source import require_exact_event_times
+from slackwater.workloads.ysb import PayloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

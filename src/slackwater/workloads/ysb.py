@@ -1,9 +1,9 @@
 """The Yahoo! streaming benchmark: count the views of each campaign per window.
 
 An event is a function of its running number and the query's seed, so that the oracle can repeat it in numpy.
-Its number is mixed into 31 bits `h`, and the digits of `h` in mixed radix are its fields:
+Its number is mixed into 31 bits `h` (`rate_source.py`), and the digits of `h` in mixed radix are its fields:
 ad_id = h % 1000, event_type = h / 1000 % 3, user_id = h / 3000 % 100, page_id = h / 300 000 % 100,
-ad_type = h / 30 000 000 % 5. Every product stays below 2^62: Spark's ANSI mode refuses to overflow.
+ad_type = h / 30 000 000 % 5.
 
 Generator and query (Spark) and oracle (numpy) share these constants and no code.
 """
@@ -11,13 +11,12 @@ Generator and query (Spark) and oracle (numpy) share these constants and no code
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from slackwater.errors import ConfigurationError
 from slackwater.workloads.base import Phases, QuerySpec, Window, window_phases_ms
+from slackwater.workloads.rate_source import mixed, rate_rows, read_creation_ms, row_times_ms, with_mixed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,10 +32,6 @@ CAMPAIGNS = 100
 ADS_PER_CAMPAIGN = 10
 ADS = CAMPAIGNS * ADS_PER_CAMPAIGN
 EVENT_TYPES = ("view", "click", "purchase")
-MASK31 = (1 << 31) - 1
-MIX_1 = 0x2C1B3C6D
-MIX_2 = 0x297A2D39
-SEED_STEP = 0x61C88647
 
 EVENT_SCHEMA = (
     "user_id BIGINT, page_id BIGINT, ad_id BIGINT, ad_type STRING, event_type STRING, event_time BIGINT, "
@@ -57,7 +52,6 @@ class Ysb:
     name: str = "ysb"
 
     def build(self, spark: SparkSession, spec: QuerySpec) -> DataFrame:
-        require_exact_event_times(spec.rate)
         if self.payload == "json":
             events = _parsed(_json_events(self._numbers(spark, spec)))
         else:
@@ -71,19 +65,8 @@ class Ysb:
 
     def _numbers(self, spark: SparkSession, spec: QuerySpec) -> DataFrame:
         """The rate source's rows with the event's number mixed into `h`."""
-        source = (
-            spark.readStream.format("rate")
-            .option("rowsPerSecond", spec.rate)
-            .option("numPartitions", self.source_partitions)
-            .load()
-        )
-        salt = (spec.seed * SEED_STEP) & MASK31
-        return (
-            source.selectExpr("timestamp", f"(value & {MASK31}) ^ {salt} AS h")
-            .selectExpr("timestamp", f"((h ^ shiftright(h, 15)) * {MIX_1}) & {MASK31} AS h")
-            .selectExpr("timestamp", f"((h ^ shiftright(h, 12)) * {MIX_2}) & {MASK31} AS h")
-            .selectExpr("timestamp", "h ^ shiftright(h, 15) AS h")
-        )
+        source = rate_rows(spark, spec.rate, self.source_partitions)
+        return with_mixed(source, spec.seed, h=("value", 0)).drop("value")
 
 
 def specs(count: int, *, rate: int, window_s: float, delay_s: float, phases: Phases, seed: int) -> list[QuerySpec]:
@@ -101,21 +84,6 @@ def specs(count: int, *, rate: int, window_s: float, delay_s: float, phases: Pha
         )
         for i, phase_ms in enumerate(places_ms)
     ]
-
-
-def require_exact_event_times(rate: int) -> None:
-    """Refuse the few rates at which the rate source's timestamps depend on where batches begin.
-
-    It rounds `rows since the batch began * (1000 / rate)` to milliseconds. Where that can end in exactly one
-    half (only if 16 divides the rate) and the quotient as a double is too small, a row falls to either side.
-    """
-    if rate < 1:
-        raise ConfigurationError(f"the rate must be at least 1 event/s; got {rate}.")
-    if rate % 16 == 0 and Fraction(1000 / rate) < Fraction(1000, rate):
-        raise ConfigurationError(
-            f"at {rate} events/s the event times of Spark's rate source depend on batch boundaries, so no "
-            f"oracle can know the counts; use {rate + 1}."
-        )
 
 
 def _column_events(numbers: DataFrame) -> DataFrame:
@@ -170,22 +138,8 @@ def _count_views(spark: SparkSession, events: DataFrame, spec: QuerySpec, kept: 
     )
 
 
-def read_creation_ms(checkpoint: Path) -> int:
-    """When the rate source began, from its own log in the query's checkpoint."""
-    version, creation_ms = (checkpoint / "sources" / "0" / "0").read_text("utf-8").split("\n", 1)
-    if version != "v1":
-        raise ConfigurationError(
-            f"the rate source's log has version {version!r}, not 'v1'; this Spark is too new for the oracle."
-        )
-    return int(creation_ms)
-
-
 class YsbOracle:
-    """The counts that the query must emit, from the definition of the events and the rate source's rule.
-
-    Second `s` after its creation, the source offers rows `s·rate … (s+1)·rate - 1` at once, when that second
-    is over; row `k` of a second has the event time `creation + s + round(k · 1000/rate) ms`.
-    """
+    """The counts that the query must emit, from the definition of the events and the rate source's rule."""
 
     def __init__(self, spec: QuerySpec, creation_ms: int) -> None:
         self.spec = spec
@@ -207,7 +161,7 @@ class YsbOracle:
     def expected(self, window_start_ms: int) -> list[Payload]:
         """(campaign_id, views) of one window, sorted; a campaign without views has no row."""
         numbers = self._numbers_between(window_start_ms, window_start_ms + self.spec.window_ms)
-        h = _mixed(numbers, self.spec.seed)
+        h = mixed(numbers, self.spec.seed)
         views = h[(h // ADS) % len(EVENT_TYPES) == EVENT_TYPES.index("view")]
         counts = np.bincount((views % ADS) // ADS_PER_CAMPAIGN, minlength=CAMPAIGNS)
         return [(campaign, int(counts[campaign])) for campaign in np.flatnonzero(counts).tolist()]
@@ -217,7 +171,7 @@ class YsbOracle:
         at_ms = deadline_ms
         while True:
             numbers = self._numbers_between(at_ms, at_ms + 1000)
-            h = _mixed(numbers, self.spec.seed)
+            h = mixed(numbers, self.spec.seed)
             views = numbers[(h // ADS) % len(EVENT_TYPES) == EVENT_TYPES.index("view")]
             if views.size:
                 return self.creation_ms + 1000 * (int(views[0]) // self.spec.rate + 1)
@@ -230,15 +184,6 @@ class YsbOracle:
         first_s = max(0, (from_ms - self.creation_ms) // 1000 - 1)
         last_s = max(0, (to_ms - self.creation_ms) // 1000 + 1)
         numbers = np.arange(first_s * rate, last_s * rate, dtype=np.int64)
-        within = np.floor((numbers % rate) * (1000 / rate) + 0.5).astype(np.int64)
-        event_ms = self.creation_ms + 1000 * (numbers // rate) + within
+        event_ms = row_times_ms(numbers, rate, self.creation_ms)
         found: NDArray[np.int64] = numbers[(event_ms >= from_ms) & (event_ms < to_ms)]
         return found
-
-
-def _mixed(numbers: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    h: NDArray[np.int64] = (numbers & MASK31) ^ ((seed * SEED_STEP) & MASK31)
-    h = ((h ^ (h >> 15)) * MIX_1) & MASK31
-    h = ((h ^ (h >> 12)) * MIX_2) & MASK31
-    h = h ^ (h >> 15)
-    return h  # noqa: RET504  # numpy's operators return Any
