@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from slackwater import late
 from tests.spark.support import eventually
+from tests.spark.test_facts import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,3 +129,18 @@ def test_windows_leave_on_time_and_are_corrected(spark: Any, feed: Feed, tmp_pat
         kinds = {row[0] for row in trial.results().select("kind").distinct().collect()}
         assert kinds >= {"on_time", "late"}
         trial.stop()
+
+
+def test_the_scheduler_knows_the_windows_and_that_they_leave_in_the_batch(
+    spark: Any, feed: Feed, tmp_path: Path, attach: Any
+) -> None:
+    handle = attach(policy="klink")
+    trial = Trial(spark, feed, tmp_path, by_aggregates)
+    trial.start()
+    facts = facts_of(handle, trial.query)
+    assert [(window.size_s, window.slide_s) for window in facts.windows] == [(10.0, 10.0)]
+    assert facts.emits_at_sweep
+    assert not facts.stateful
+    trial.feed_all(ROUNDS[:2])
+    assert trial.latest() == Counter([(0, "a", 2, 4), (0, "b", 1, 2), (10, "a", 1, 4)])
+    trial.stop()

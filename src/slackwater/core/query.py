@@ -224,9 +224,10 @@ class QueryState:
             return _Outlook(end, pending=False)
         applied = self.last_batch.watermark_event_ts
         pending_end = self.facts.next_window_end(applied - self._behind_s)
-        pending = following > applied and self.facts.emits_at_sweep
-        if pending:
-            pending = self.facts.stateful if pending_end is None else pending_end <= following - self._behind_s
+        # Without state, results left in the very batch that brought the watermark.
+        pending = following > applied and self.facts.emits_at_sweep and self.facts.stateful
+        if pending and pending_end is not None:
+            pending = pending_end <= following - self._behind_s
         if end is not None:
             arrival = self.swm_arrival(end)
         elif self.windowed:

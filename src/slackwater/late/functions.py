@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from slackwater.drivers.spark.plan import EXECUTES_IN_BATCH
 from slackwater.late.parts import NO_WINDOW, WINDOW
 
 if TYPE_CHECKING:
@@ -49,10 +50,11 @@ def assigned(frame: DataFrame, event_time: str, size_ms: int, slide_ms: int, off
     By Spark's own `window`, so that the plan shows the windows to whoever schedules the query. Rows without an event
     time would be dropped by it; they go along, to be counted.
     """
-    time = F.coalesce(F.col(event_time), F.lit(0).cast("timestamp").cast(frame.schema[event_time].dataType))
+    nowhere = F.expr(EXECUTES_IN_BATCH).cast(frame.schema[event_time].dataType)
+    time = F.coalesce(_quoted(event_time), nowhere)
     lengths = (f"{ms} milliseconds" for ms in (size_ms, slide_ms, offset_ms))
     start = F.unix_millis(F.col(f"{WINDOW}.start").cast("timestamp"))
-    known = F.when(F.col(event_time).isNotNull(), start).otherwise(F.lit(NO_WINDOW))
+    known = F.when(_quoted(event_time).isNotNull(), start).otherwise(F.lit(NO_WINDOW))
     return frame.withColumn(WINDOW, F.window(time, *lengths)).withColumn(WINDOW, known)
 
 

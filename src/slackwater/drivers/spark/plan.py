@@ -17,6 +17,8 @@ _SLIDE = re.compile(r"- (-?\d+)\) % (\d+)\)")
 _SIZE = re.compile(r"\+ (\d+)\), LongType, Timestamp(?:NTZ)?Type\)")
 _DELAY = re.compile(r"-T(\d+)ms")
 _MICRO = 1e6
+# A query that executes windows inside its batches (slackwater.late) says so with this constant in its window's time.
+EXECUTES_IN_BATCH = "timestamp_micros(-777)"
 _STATEFUL = {
     "Aggregate",
     "Deduplicate",
@@ -60,16 +62,18 @@ def facts_of(key: str, about: About, options: dict[str, QueryOptions]) -> QueryF
     nodes = about.plan
     append = about.output_mode.lower() == "append"
     policy = about.watermark_policy.lower()
+    stateful = any(_keeps_state(node, nodes, index) for index, node in enumerate(nodes))
+    in_batch = any(EXECUTES_IN_BATCH in text for node in nodes for text in node.windows)
     return QueryFacts(
         key=key,
         name=about.name or about.id,
         query_id=about.id,
         gated=about.gated,
-        windows=windows_of(nodes),
+        windows=windows_of(nodes) if stateful or in_batch else (),
         input_delays_s=delays_of(nodes),
         watermark_policy=cast("Literal['min', 'max']", policy if policy in ("min", "max") else "min"),
         emits_at_sweep=append and bool(delays_of(nodes)),
-        stateful=any(_keeps_state(node, nodes, index) for index, node in enumerate(nodes)),
+        stateful=stateful,
         min_interval_s=max(0, about.user_interval_ms) / 1000,
         options=options.get(about.name or "", options.get(about.id, QueryOptions())),
     )
