@@ -7,9 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from slackwater import late
+from slackwater.errors import ConfigurationError
+from slackwater.late.errors import StoreError
+from slackwater.late.store import Emitted
 from tests.spark.support import eventually
 from tests.spark.test_facts import facts_of
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.spark.support import Feed, Row
+
+pytestmark = pytest.mark.spark
 
 # Event seconds; windows of 10 s, the watermark 1 s behind, 30 s of lateness.
 ROUNDS: list[list[Row]] = [
@@ -144,3 +150,120 @@ def test_the_scheduler_knows_the_windows_and_that_they_leave_in_the_batch(
     trial.feed_all(ROUNDS[:2])
     assert trial.latest() == Counter([(0, "a", 2, 4), (0, "b", 1, 2), (10, "a", 1, 4)])
     trial.stop()
+
+
+class Flaky:
+    """A sink that fails at the chosen calls, before or after the result is out."""
+
+    def __init__(self, inner: Any, failing: dict[int, str]) -> None:
+        self.inner, self.failing, self.calls = inner, failing, 0
+
+    def write(self, results: Any, emitted: Any) -> None:
+        when = self.failing.get(self.calls)
+        self.calls += 1
+        if when == "before":
+            raise RuntimeError("the sink is away")
+        self.inner.write(results, emitted)
+        if when == "after":
+            raise RuntimeError("the sink does not answer")
+
+
+@pytest.mark.parametrize("slide", [10, 5])
+def test_a_batch_that_breaks_is_repeated_with_the_same_results(
+    spark: Any, feed: Feed, tmp_path: Path, slide: int
+) -> None:
+    trial = Trial(spark, feed, tmp_path, by_function, slide=f"{slide} seconds")
+    for rows in ROUNDS[:4]:
+        feed.put(rows)
+    for failing in ({0: "after"}, {1: "before"}, {}):
+        trial.start(Flaky(late.Append(tmp_path / "out"), failing))
+        if failing:
+            eventually(lambda: trial.query.exception() is not None)
+        else:
+            trial.query.processAllAvailable()
+            assert late.handle(trial.query).settle()
+            watermark_s = late.handle(trial.query).status()["watermark_ms"] / 1000
+        trial.stop()
+    wanted = expected(ROUNDS[:4], slide)
+    assert trial.latest() == Counter({key: n for key, n in wanted.items() if key[0] + 10 <= watermark_s})
+    revisions = Counter(tuple(row) for row in trial.results().select("window", "k", "revision").collect())
+    assert set(revisions.values()) == {1}
+
+
+def test_late_results_that_cannot_leave_are_tried_again(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    trial = Trial(spark, feed, tmp_path, by_aggregates)
+    sink = Flaky(late.Latest(tmp_path / "out"), {2: "before", 3: "after"})
+    trial.start(sink)
+    trial.feed_all(ROUNDS[:2])  # two results on time
+    assert late.handle(trial.query).settle()
+    assert sink.calls >= 5
+    assert trial.latest() == expected(ROUNDS[:2], without=[(21.5, "a", 5)])
+    assert trial.query.isActive
+    trial.stop()
+
+
+def test_rows_without_event_time_are_dead_letters(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    trial = Trial(spark, feed, tmp_path, by_aggregates)
+    trial.start()
+    trial.feed_all([[(1, "a", 1), (None, "a", 2), (12, "a", 3)], [(2, "a", 4), (None, "b", 5)]])  # type: ignore[list-item]
+    assert late.handle(trial.query).settle()
+    assert trial.latest() == Counter([(0, "a", 2, 5)])
+    assert late.handle(trial.query).status()["dead_rows"] == 2
+    trial.stop()
+    with late.handle(trial.query).store as store:
+        store.open(1, read_only=True)
+        assert sum(store.dead_counts().values()) == 2
+
+
+def test_a_query_that_ends_by_itself_leaves_nothing_pending(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    trial = Trial(spark, feed, tmp_path, by_function)
+    for rows in ROUNDS[:4]:
+        feed.put(rows)
+    seen: list[int] = []
+
+    def collect(results: Any, number: int) -> None:
+        seen.append(number)
+        found = results.selectExpr("unix_millis(window.start)", "revision").distinct().collect()
+        late.Append(tmp_path / "out").write(results, Emitted(number, {row[0]: row[1] for row in found}))
+
+    run = late.handle(trial.start(collect, trigger={"availableNow": True}))
+    assert trial.query.awaitTermination(60)
+    eventually(lambda: run.ended)
+    assert trial.latest() == expected(ROUNDS[:4], without=[row for row in ROUNDS[3] if row[0] > 40])
+    assert seen == sorted(set(seen))
+    assert run.status()["pending_rows"] == 0
+
+
+def test_what_cannot_work_is_said_at_once(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    stream = feed.stream(spark)
+    static = spark.createDataFrame([], "ts timestamp, k string, v long")
+    with pytest.raises(ConfigurationError, match="streaming frame"):
+        windowed(static)
+    with pytest.raises(ConfigurationError, match="no column; there are: ts, k, v"):
+        late.window(stream, "when", "10 seconds", watermark=1, allowed_lateness=30)
+    with pytest.raises(ConfigurationError, match="a timestamp is needed"):
+        late.window(stream, "v", "10 seconds", watermark=1, allowed_lateness=30)
+    with pytest.raises(ConfigurationError, match="is no duration"):
+        windowed(stream, watermark="a bit")
+    with pytest.raises(ConfigurationError, match="a staleness bound"):
+        windowed(stream, staleness=2)
+    with pytest.raises(ConfigurationError, match="no such column"):
+        windowed(stream).groupBy("nobody")
+    with pytest.raises(ConfigurationError, match="'revision'"):
+        windowed(stream).apply(count_and_sum, "revision long")
+    with pytest.raises(ConfigurationError, match="no sink"):
+        by_function(windowed(stream)).start(7, tmp_path / "checkpoint")
+    with pytest.raises(ConfigurationError, match="256m"):
+        by_function(windowed(stream)).memory("much")
+
+
+def test_a_store_is_not_shared_nor_taken_over(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    trial = Trial(spark, feed, tmp_path, by_aggregates)
+    trial.start()
+    trial.feed_all(ROUNDS[:1])
+    other = by_aggregates(windowed(feed.stream(spark)))
+    with pytest.raises(StoreError, match="in use"):
+        other.start(late.Append(tmp_path / "more"), tmp_path / "new", store=tmp_path / "checkpoint" / "windows")
+    trial.stop()
+    with pytest.raises(ConfigurationError, match="belongs to query"):
+        other.start(late.Append(tmp_path / "more"), tmp_path / "new", store=tmp_path / "checkpoint" / "windows")

@@ -167,10 +167,10 @@ class LateQuery:
         )
         committed = last_committed(place) if known else -1
         found = opened.open(committed)
-        if not known and opened.about.owner is not None:
+        if not known and (owner := opened.about.owner) is not None:
             opened.close()
             raise ConfigurationError(
-                f"the store at {opened.files} belongs to query {opened.about.owner}, and the checkpoint {place} is "
+                f"the store at {opened.files} belongs to query {owner}, and the checkpoint {place} is "
                 "new: its batches would be numbered anew. Use a new store, or the old checkpoint."
             )
         for problem in found.problems:
