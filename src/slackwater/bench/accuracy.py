@@ -33,9 +33,14 @@ class Ranges:
             self._said.setdefault(window, []).append((now_ms, expected))
 
     def accuracy(self, oracles: Mapping[str, tuple[Oracle, int]], from_ms: int, to_ms: int) -> Accuracy:
-        """Over the windows whose watermark became ingestible in [from_ms, to_ms); by name, an oracle and the delay."""
+        """Over the windows whose watermark became ingestible in [from_ms, to_ms); by name, an oracle and the delay.
+
+        Queries without an oracle are left out.
+        """
         inside, widths_s = 0, []
         for (name, end_ms), said in self._said.items():
+            if name not in oracles:
+                continue
             oracle, delay_ms = oracles[name]
             there_ms = oracle.ingestible_ms(end_ms + delay_ms)
             before = [expected for now_ms, expected in said if now_ms <= there_ms]

@@ -1,4 +1,4 @@
-"""`slackwater bench classes` and `slackwater bench memory`."""
+"""`slackwater bench classes`, `bench memory` and `bench beside`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from slackwater.bench import experiments
 from slackwater.bench.commands import Shown, progress_bar, terminated_as_interrupted
 from slackwater.bench.harness import check
-from slackwater.bench.model import BenchPlan, RunSettings, RunSpec
+from slackwater.bench.model import BenchPlan, Beside, RunSettings, RunSpec
 from slackwater.errors import ConfigurationError
 from slackwater.provenance import commit
 from slackwater.sim.show import show
@@ -126,6 +126,53 @@ def bench_memory(
     base = replace(base, payload="kept", body_bytes=body, memory_bound=bound, phases=phases)
     names = _checked(base, policies, seeds)
     _run(lambda listener: experiments.memory(base, names, range(seeds), listener), json_file)
+
+
+def bench_beside(
+    *,
+    queries: int = 8,
+    rate: int = 10_000,
+    window: float = 10.0,
+    seconds: float = 60.0,
+    policy: str = "klink",
+    late_rate: int = 1_000,
+    staleness: float = 0.02,
+    seeds: int = 1,
+    cores: int = 2,
+    heap: str = "2g",
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """What do other queries pay for windows that are executed again for late rows?
+
+    Parameters
+    ----------
+    queries
+        Number of measured queries.
+    rate
+        Events per second of each.
+    window
+        Length of the windows in seconds.
+    seconds
+        Length of the measured span.
+    policy
+        By which all are scheduled.
+    late_rate
+        Rows per second, of 1000 bytes, of the query with late rows.
+    staleness
+        Bound on the staleness of its results: the smaller, the more executions.
+    seeds
+        Number of seeds.
+    cores
+        Cores that Spark gets.
+    heap
+        Heap of Spark's JVM.
+    json_file
+        File for rows and claims.
+    """
+    base = _base(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap))
+    (name,) = _checked(base, policy, seeds)
+    base = replace(base, policy=name, beside=Beside(rate=late_rate, window_s=window))
+    _run(lambda listener: experiments.beside(base, staleness, range(seeds), listener), json_file)
 
 
 def _base(queries: int, rate: int, window_s: float, seconds: float, settings: RunSettings) -> RunSpec:

@@ -1,4 +1,4 @@
-"""Benchmarks that test a claim on live Spark: classes of queries, and a heap that is too small for plain Spark.
+"""Benchmarks that test a claim on live Spark: classes of queries, a heap that is too small for plain Spark, late data.
 
 Each run is one of the harness's, in a fresh Spark process. What comes out has the form of a simulated experiment: rows,
 and claims with target, measured value and whether they hold.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from slackwater.bench.harness import Listener, run_in_subprocess
 from slackwater.bench.measure import distribution
-from slackwater.bench.model import Failure, RunResult, RunSpec
+from slackwater.bench.model import Beside, Failure, RunResult, RunSpec
 from slackwater.bench.worker import HIGH
 from slackwater.errors import SlackwaterError
 from slackwater.sim.experiment import Claim, Experiment, claim
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 CLASSES = "bench-classes"
 MEMORY = "bench-memory"
+BESIDE = "bench-beside"
 ALONE = "HIGH alone"
+_WAITING, _CORRECTED = "late windows wait", "late windows are executed again"
+_MOST_TIMES_WAITING = 1.1
 _MOST_TIMES_ALONE = 1.5
 
 
@@ -184,3 +187,56 @@ def _mean_heap(found: Sequence[Outcome], label: str) -> float | None:
     values = [o.run.heap_mb.live_max for o in found if o.label == label and o.run is not None]
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+# ---- beside ----------------------------------------------------------------------------------------------------------
+
+
+def beside(base: RunSpec, staleness: float, seeds: Sequence[int], listener: Listener) -> Experiment:
+    """Queries with one beside that takes late rows: first without, then with executions of its late windows."""
+    beside = base.beside or Beside()
+    found = []
+    for seed in seeds:
+        specs = [
+            (_WAITING, replace(base, seed=seed, beside=replace(beside, staleness=None))),
+            (_CORRECTED, replace(base, seed=seed, beside=replace(beside, staleness=staleness))),
+        ]
+        found += list(outcomes(specs, listener))
+    rows = [_beside_row(outcome) for outcome in found]
+    return Experiment(BESIDE, seeds[0], rows, list(_beside_claims(found)), assumptions=_BESIDE_ASSUMPTIONS)
+
+
+_BESIDE_ASSUMPTIONS = [
+    "the query beside writes and executes its windows on time in both runs; they differ in its late executions",
+    "latency is that of the other queries' windows",
+]
+
+
+def _beside_row(outcome: Outcome) -> dict[str, Any]:
+    run = outcome.run
+    if run is None:
+        return {"run": outcome.label, "seed": outcome.spec.seed, "failed": _cause(outcome.error)}
+    late = run.beside or {}
+    return {
+        "run": outcome.label,
+        "seed": run.seed,
+        "latency_mean_s": run.latency_s.mean,
+        "latency_p99_s": run.latency_s.p99,
+        "windows": f"{run.windows.emitted}/{run.windows.expected}",
+        "wrong": run.windows.wrong,
+        "cpu_cores": run.cpu_cores,
+        **{name: late.get(name) for name in ("on_time_results", "late_results", "final_results", "stalest")},
+    }
+
+
+def _beside_claims(found: Sequence[Outcome]) -> Iterator[Claim]:
+    p99 = {
+        label: distribution([v for o in found if o.label == label and o.run is not None for v in o.run.latencies_s]).p99
+        for label in (_WAITING, _CORRECTED)
+    }
+    waiting, corrected = p99[_WAITING], p99[_CORRECTED]
+    if waiting and corrected:
+        what = "the others' p99 while late windows are executed again, times that while they wait"
+        yield claim(what, corrected / waiting, "≤", _MOST_TIMES_WAITING)
+    wrong = sum(outcome.run.windows.wrong for outcome in found if outcome.run is not None)
+    yield claim("windows with a wrong result", wrong, "≤", 0)

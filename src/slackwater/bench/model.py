@@ -43,6 +43,17 @@ class RunSettings:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A query with late handling that runs beside the measured ones; staleness None: late windows wait to the end."""
+
+    rate: int = 1_000
+    payload_bytes: int = 1_000
+    window_s: float = 10.0
+    past_windows: int = 6
+    staleness: float | None = None
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """One run of one policy: what the worker process reads."""
 
@@ -59,6 +70,7 @@ class RunSpec:
     body_bytes: int = 400  # of an event that is kept until its window leaves
     high: int = 0  # so many of the queries are of the class HIGH
     memory_bound: float = 0.75  # share of the heap from which on klink frees memory first
+    beside: Beside | None = None
     settings: RunSettings = RunSettings()
     scratch: str | None = None
     trace: bool = False  # record every batch, and the CPU time every second
@@ -249,6 +261,7 @@ class RunResult:
     warnings: list[str] = field(default_factory=list)  # what Slackwater logged
     sweep_of: str | None = None
     chosen: str | None = None
+    beside: dict[str, Any] | None = None  # what the query beside the measured ones did
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ from slackwater.bench.measure import (
 )
 from slackwater.bench.model import (
     Backlog,
+    Beside,
     Contender,
     QueryResult,
     RunResult,
@@ -65,6 +66,8 @@ from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery
 from slackwater.workloads import ysb
 from slackwater.workloads.base import emitted_rows, start_query
+from slackwater.workloads.late_events import LateSpec
+from slackwater.workloads.late_workloads import LATE_WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -161,6 +164,7 @@ class _Run:
         self.scratch = scratch
         self.workload, self.queries = workload_of(spec)
         self.running: list[RunningQuery] = []
+        self.beside: Any = None
         self.decisions: list[tuple[int, int]] = []
         self.cpu: list[tuple[int, float]] = []
         self.ranges = [Ranges(confidence) for confidence in CONFIDENCES]
@@ -195,6 +199,8 @@ class _Run:
             while time.monotonic() < give_up and not self._batches(running):
                 time.sleep(0.1)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
+        if self.spec.beside is not None:
+            self.beside = _start_beside(self.spark, self.spec.beside, self.spec.seed, self.scratch)
 
     def _warm_up(self) -> tuple[bool, float]:
         spec = self.spec
@@ -234,6 +240,8 @@ class _Run:
     def _stop_and_collect(self) -> list[list[Batch]]:
         for running in self.running:
             running.stream.stop()
+        if self.beside is not None:
+            self.beside.stream.stop()
         return [self._batches(running) for running in self.running]
 
     def _outcome(
@@ -304,6 +312,7 @@ class _Run:
             if self.handle is not None
             else [],
             warnings=self.warnings,
+            beside=None if self.beside is None else self.beside.status(),
         )
 
     def _steady(self, batches: Sequence[Sequence[Batch]], outcomes: Sequence[QueryOutcome], span: Span) -> bool:
@@ -445,6 +454,7 @@ def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> S
 
     ensure_java()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers may need what this process has
     settings = spec.settings
     config = {
         "spark.master": f"local[{settings.cores}]",
@@ -471,6 +481,29 @@ def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> S
     spark: SparkSession = builder.getOrCreate()
     spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _file_manager(spark))
     return spark
+
+
+def _start_beside(spark: SparkSession, beside: Beside, seed: int, scratch: Path) -> Any:
+    """A late query whose results are collected and forgotten: what counts is what it takes from the others."""
+    from slackwater import late  # noqa: PLC0415  # its dependencies are optional
+
+    workload = LATE_WORKLOADS["average"]
+    spec = LateSpec(
+        "beside", beside.rate, beside.window_s, beside.past_windows, beside.payload_bytes, seed, bursts=False
+    )
+    query = (
+        late.window(
+            workload.events(spark, spec),
+            "event_time",
+            beside.window_s,
+            watermark=1,
+            allowed_lateness=beside.window_s * beside.past_windows + 2,
+            staleness=beside.staleness,
+        )
+        .apply(workload.function, workload.schema)
+        .start(lambda results, _: results.collect(), scratch / "checkpoints" / "beside", name="beside")
+    )
+    return late.handle(query)
 
 
 def _file_manager(spark: SparkSession) -> str:

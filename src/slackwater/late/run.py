@@ -92,7 +92,7 @@ class Run:
         self._sink = sink
         self._checkpoint = checkpoint
         self._options = options
-        self._stream: Any = None
+        self.stream: Any = None
         self._settle_at_end = False
         self.ended = False
         self._watermark_ms: int | None = None
@@ -122,7 +122,7 @@ class Run:
 
         settle_at_end: before that, execute what still waits: of a query that ends by itself.
         """
-        self._stream, self._settle_at_end = stream, settle_at_end
+        self.stream, self._settle_at_end = stream, settle_at_end
         self._inout.start()
         self._thread.start()
 
@@ -300,7 +300,7 @@ class Run:
 
     def _settles_now(self) -> bool:
         """The query has ended by itself, and rows wait."""
-        if self._stopping or not self._settle_at_end or self._stream.exception() is not None:
+        if self._stopping or not self._settle_at_end or self.stream.exception() is not None:
             return False
         with self._lock:
             self._settling = bool(self._arrivals or self._again or any(window.pending for window in self._past))
@@ -529,7 +529,7 @@ class Run:
 
     def _alive(self) -> bool:
         try:
-            return bool(self._stream.isActive)
+            return bool(self.stream.isActive)
         except Exception:
             return False
 
