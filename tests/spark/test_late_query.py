@@ -77,9 +77,8 @@ class Trial:
             self.query.processAllAvailable()
 
     def stop(self) -> None:
-        run = late.handle(self.query)
         self.query.stop()
-        eventually(lambda: run.ended)
+        assert late.handle(self.query).await_end()
 
     def results(self) -> Any:
         return self.spark.read.parquet(str(self.folder / "out"))
@@ -262,8 +261,15 @@ def test_a_store_is_not_shared_nor_taken_over(spark: Any, feed: Feed, tmp_path: 
     trial.start()
     trial.feed_all(ROUNDS[:1])
     other = by_aggregates(windowed(feed.stream(spark)))
+    changed = windowed(feed.stream(spark)).agg(F.count("*").alias("n"), F.sum(-F.col("v")).alias("total"))
     with pytest.raises(StoreError, match="in use"):
         other.start(late.Append(tmp_path / "more"), tmp_path / "new", store=tmp_path / "checkpoint" / "windows")
     trial.stop()
     with pytest.raises(ConfigurationError, match="belongs to query"):
         other.start(late.Append(tmp_path / "more"), tmp_path / "new", store=tmp_path / "checkpoint" / "windows")
+    with pytest.raises(ConfigurationError, match="was made for"):
+        changed.start(late.Append(tmp_path / "out"), tmp_path / "checkpoint")
+    trial.start()  # right after, without waiting
+    trial.query.stop()
+    trial.start()
+    trial.stop()

@@ -39,6 +39,11 @@ class WindowFunction(Protocol):
     @property
     def counted(self) -> str | None: ...
 
+    @property
+    def kept_for(self) -> str:
+        """What the kept rows serve, in words: rows for one thing are no good for another."""
+        ...
+
     def kept(self, batch: DataFrame) -> DataFrame: ...
 
     def executed(self, kept: DataFrame) -> DataFrame: ...
@@ -70,6 +75,10 @@ class Rows:
     takes_key: bool
     counted: None = None
     kind: Kind = "rows"
+
+    @property
+    def kept_for(self) -> str:
+        return "any function"
 
     def kept(self, batch: DataFrame) -> DataFrame:
         return batch
@@ -110,6 +119,10 @@ class Aggregates:
     event_time: str = LATEST
     counted: str = EVENTS
     kind: Kind = "aggregates"
+
+    @property
+    def kept_for(self) -> str:
+        return f"{', '.join(map(str, self.decomposed.partial))} by {', '.join(self.keys) or 'window'}"
 
     def kept(self, batch: DataFrame) -> DataFrame:
         about = (F.count(F.lit(1)).alias(EVENTS), F.max(_quoted(self.source_time)).alias(LATEST))

@@ -24,6 +24,8 @@ Kind = Literal["rows", "aggregates"]
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """kind: rows, or partial aggregates as rows. owner: the query that writes it, by an id that its checkpoint keeps.
 
+    purpose: windows and aggregates in words; rows that were kept for another one must not be mixed with its.
+
     schema: Arrow's own encoding, in base64; schema_text for people.
     """
 
@@ -33,6 +35,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None
     event_time: str | None
     counted: str | None = None
+    purpose: str | None = None
     schema: str
     schema_text: str
 
@@ -45,7 +48,13 @@ class _Format(msgspec.Struct):
 
 
 def create(
-    files: Files, schema: Any, kind: Kind, owner: str | None, event_time: str | None, counted: str | None
+    files: Files,
+    schema: Any,
+    kind: Kind,
+    owner: str | None,
+    event_time: str | None,
+    counted: str | None,
+    purpose: str | None,
 ) -> Manifest:
     for role, column in (("event_time", event_time), ("counted", counted)):
         if column is not None and column not in schema.names:
@@ -56,6 +65,7 @@ def create(
         owner=owner,
         event_time=event_time,
         counted=counted,
+        purpose=purpose,
         schema=base64.b64encode(schema.serialize().to_pybytes()).decode(),
         schema_text=schema.to_string(show_field_metadata=False, show_schema_metadata=False),
     )
@@ -96,7 +106,9 @@ def load(files: Files) -> Manifest | None:
         ) from error
 
 
-def check(manifest: Manifest, files: Files, schema: Any, kind: Kind | None, owner: str | None) -> None:
+def check(
+    manifest: Manifest, files: Files, schema: Any, kind: Kind | None, owner: str | None, purpose: str | None
+) -> None:
     """A store that was made for something else must not be mixed with this."""
     if schema is not None and not manifest.arrow_schema().equals(schema, check_metadata=False):
         raise ConfigurationError(
@@ -106,6 +118,11 @@ def check(manifest: Manifest, files: Files, schema: Any, kind: Kind | None, owne
         )
     if kind is not None and kind != manifest.kind:
         raise ConfigurationError(f"the store at {files} holds {manifest.kind}, not {kind}. Use a new location.")
+    if purpose is not None and manifest.purpose is not None and purpose != manifest.purpose:
+        raise ConfigurationError(
+            f"the store at {files} was made for: {manifest.purpose}\nThe query has: {purpose}\n"
+            "Use a new checkpoint and store for the changed query."
+        )
     if owner is not None and manifest.owner is not None and owner != manifest.owner:
         raise ConfigurationError(
             f"the store at {files} belongs to query {manifest.owner}, and this is {owner}: another query, or one whose "

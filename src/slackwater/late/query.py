@@ -152,17 +152,21 @@ class LateQuery:
         trigger: keywords of Spark's `trigger`, such as {"processingTime": "2 seconds"}.
         """
         travel_along()
-        over, spark = self.over, self.over.frame.sparkSession
+        over, spark, windows = self.over, self.over.frame.sparkSession, self.over.windows
         target = sink_of(sink)
         place, kept = str(checkpoint), self._kept()
         files = files_at(place)
+        where = f"{place}/windows" if store is None else store
+        _await_the_end_of(where)
         known = {"commits", "offsets", "metadata"} & files.names("")
         opened = WindowStore(
-            f"{place}/windows" if store is None else store,
+            where,
             _arrow_schema(kept),
             kind=self.function.kind,
             event_time=self.function.event_time,
             counted=self.function.counted,
+            purpose=f"windows of {windows.size_ms} ms every {windows.slide_ms} ms, {windows.offset_ms} ms after the "
+            f"epoch, by {over.event_time}; for {self.function.kept_for}",
             owner=query_id(place) if known else None,
         )
         committed = last_committed(place) if known else -1
@@ -219,6 +223,15 @@ class LateQuery:
         windows = over.windows
         frame = assigned(empty, over.event_time, windows.size_ms, windows.slide_ms, windows.offset_ms)
         return self.function.kept(frame)
+
+
+def _await_the_end_of(store: str | Path | Files) -> None:
+    """A run of this store whose query has just ended may still be putting things away."""
+    root = (store if isinstance(store, Files) else files_at(store)).root
+    with _runs_lock:
+        ending = [run for run in _runs.values() if run.store.files.root == root and not run.alive]
+    for run in ending:
+        run.await_end()
 
 
 def handle(query: StreamingQuery) -> Run:

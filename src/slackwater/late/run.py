@@ -110,7 +110,6 @@ class Run:
         self._failure: Exception | None = None
         self._settled = threading.Event()
         self._settling = False
-        self._stopping = False
         self._lock = threading.RLock()  # guards the fields above
         self._routing = threading.Lock()  # a batch is being written, or windows are being purged
         self._changed = threading.Condition(self._lock)
@@ -281,7 +280,7 @@ class Run:
             with self._changed:
                 if not self._again and not self._settling:
                     self._changed.wait(self._wait_s())
-            ending = self._stopping or not self._alive()
+            ending = not self.alive
             if ending and not self._settles_now():
                 break
             try:
@@ -300,7 +299,7 @@ class Run:
 
     def _settles_now(self) -> bool:
         """The query has ended by itself, and rows wait."""
-        if self._stopping or not self._settle_at_end or self.stream.exception() is not None:
+        if not self._settle_at_end or self.stream.exception() is not None:
             return False
         with self._lock:
             self._settling = bool(self._arrivals or self._again or any(window.pending for window in self._past))
@@ -527,7 +526,9 @@ class Run:
                     window.arrived(pending, now_s)
             self._again = [(kind, through, starts) for (kind, through), starts in sorted(again.items())]
 
-    def _alive(self) -> bool:
+    @property
+    def alive(self) -> bool:
+        """Is the query running?"""
         try:
             return bool(self.stream.isActive)
         except Exception:
@@ -544,14 +545,12 @@ class Run:
             self._changed.notify_all()
         return self._settled.wait(timeout_s)
 
-    def stop(self, timeout_s: float = 30.0) -> None:
+    def await_end(self, timeout_s: float = 60.0) -> bool:
+        """After the query has ended: until everything is put away."""
         with self._changed:
-            self._stopping = True
             self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-        else:
-            self._end()
+        self._thread.join(timeout_s)
+        return self.ended
 
     def _end(self) -> None:
         self._inout.close()

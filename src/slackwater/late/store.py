@@ -66,6 +66,7 @@ class WindowStore:
     kind: "rows", or "aggregates" for partial aggregates as rows.
     event_time: the column that the footers' least and greatest event time come from.
     counted: the column that says how many events a row stands for; None: one.
+    purpose: what the windows are kept for, in words; a store that was made for something else is refused.
     owner: an id of the query that its checkpoint keeps; another one is refused.
 
     In each batch: `begin`, then `write` and `dead`; after Spark's commit (at the latest in the next batch) `commit`.
@@ -79,6 +80,7 @@ class WindowStore:
         kind: Kind | None = None,
         event_time: str | None = None,
         counted: str | None = None,
+        purpose: str | None = None,
         owner: str | None = None,
         rule: CompactionRule | None = None,
         fold_after: int = 64,
@@ -89,6 +91,7 @@ class WindowStore:
         self._asked = (schema, kind, owner)
         self._event_time = event_time
         self._counted = counted
+        self._purpose = purpose
         self._compression = compression
         self._journal = Journal(self.files, fold_after)
         self._index = Index()
@@ -127,9 +130,9 @@ class WindowStore:
         try:
             if found_manifest is None:
                 found_manifest = manifest.create(
-                    self.files, schema, kind or "rows", owner, self._event_time, self._counted
+                    self.files, schema, kind or "rows", owner, self._event_time, self._counted, self._purpose
                 )
-            manifest.check(found_manifest, self.files, schema, kind, owner)
+            manifest.check(found_manifest, self.files, schema, kind, owner, self._purpose)
             self._manifest = found_manifest
             self._schema = found_manifest.arrow_schema()
             return self._load(found_manifest, committed_batch, read_only=read_only)
