@@ -28,6 +28,7 @@ _COLOURS = {
     "sbox": "#a0a6aa",
     "chain": "#1d4e89",
 }
+_TRIGGER_COLOURS = {"ours": "#006d77", "deltat": "#d9730d", "deltaev": "#5f6468"}
 _WORDS = {
     "events_per_s": "throughput, events/s",
     "mean_s": "mean latency, s",
@@ -49,18 +50,16 @@ def draw(experiment: Experiment, path: Path) -> None:
 
 
 def _kind(rows: Rows) -> Callable[[Rows], Figure]:
-    first = rows[0]
-    if "memory_gb_over_time" in first:
-        return _over_time
-    if "cdf_s" in first:
-        return _latencies
-    if "class" in first:
-        return _classes
-    if "load" in first and "phases" in first:
-        return _region
-    if {"queries", "policy"} <= first.keys():
-        return _by_queries
-    return _bars
+    kinds: tuple[tuple[set[str], Callable[[Rows], Figure]], ...] = (
+        ({"memory_gb_over_time"}, _over_time),
+        ({"cdf_s"}, _latencies),
+        ({"class"}, _classes),
+        ({"curve"}, _staleness),
+        ({"load", "phases"}, _region),
+        ({"queries", "policy"}, _by_queries),
+        (set(), _bars),
+    )
+    return next(kind for columns, kind in kinds if columns <= rows[0].keys())
 
 
 def _latencies(rows: Rows) -> Figure:
@@ -142,6 +141,21 @@ def _region(rows: Rows) -> Figure:
     axes.invert_yaxis()
     axes.legend(frameon=False, fontsize=8)
     _style(axes, "klink's latency below default's, %", "")
+    return figure
+
+
+def _staleness(rows: Rows) -> Figure:
+    """Aion's Figure 9: the greatest staleness over the number of executions, for each shape of lateness."""
+    curves = {row["shape"]: row["curve"] for row in reversed(rows) if row["curve"] and row["predicted"] == row["shape"]}
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    for axes, (shape, curve) in zip(figure.subplots(2, 2).flat, sorted(curves.items()), strict=False):
+        for name, values in curve.items():
+            colour = _TRIGGER_COLOURS.get(name, _COLOURS["klink"])
+            axes.plot(range(1, len(values) + 1), values, color=colour, label=name, marker="o", ms=2.5)
+        axes.set_yscale("log")
+        axes.set_title(shape, fontsize=10, color=_INK)
+        _style(axes, "executions", "greatest staleness")
+    figure.axes[0].legend(frameon=False, fontsize=8)
     return figure
 
 
