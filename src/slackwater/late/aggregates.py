@@ -7,9 +7,11 @@ that Spark can write around an aggregate stays as it is: casts, literals, functi
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
@@ -19,7 +21,7 @@ from slackwater.errors import ConfigurationError, unknown_name
 from slackwater.late.recipes import DISTINCT, OTHERWISE, PLAIN, REFUSED, Recipe, sketch_lg_k
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -54,20 +56,19 @@ def decompose(spark: SparkSession, schema: StructType, keys: Sequence[str], colu
     _check_names([column.name for column in wanted], keys)
     trees = _Trees(spark)
     kept = _Kept(trees, _prefix(keys))
-    results = [trees.column(_finished(trees, kept, tree)) for tree in _outputs(plain, len(wanted))]
-    if not kept.aggregates:
-        named = ", ".join(repr(column.name) for column in wanted)
-        raise ConfigurationError(f"no aggregate among the columns {named}. Give at least one, such as F.count('*').")
-    partial = kept.partial()
-    key_fields = [schema[key] for key in keys]
-    with_partials = _analysed(
-        lambda: _rows(spark, schema).groupBy(*_by_name(keys)).agg(*partial).select(*_by_name(kept.names)).schema
-    )
-    merge = kept.merge({field.name: field.dataType.simpleString() for field in with_partials})
-    partials = _rows(spark, StructType([*key_fields, *with_partials]))
-    merged = _analysed(lambda: partials.groupBy(*_by_name(keys)).agg(*merge).select(*_by_name(kept.names)).schema)
-    _check_types(with_partials, merged)
-    return Decomposed(partial, merge, _as_plain(partials, results, wanted), kept.names)
+    with _explained():
+        results = [trees.column(_finished(trees, kept, tree)) for tree in _outputs(plain, len(wanted))]
+        if not kept.aggregates:
+            named = ", ".join(repr(column.name) for column in wanted)
+            raise ConfigurationError(
+                f"no aggregate among the columns {named}. Give at least one, such as F.count('*')."
+            )
+        partial = kept.partial()
+        left = _rows(spark, schema).groupBy(*_by_name(keys)).agg(*partial).select(*_by_name(kept.names)).schema
+        merge = kept.merge({column.name: column.dataType.simpleString() for column in left})
+        partials = _rows(spark, StructType([*(schema[key] for key in keys), *left]))
+        _check_types(left, partials.groupBy(*_by_name(keys)).agg(*merge).select(*_by_name(kept.names)).schema)
+        return Decomposed(partial, merge, _as_plain(partials, results, wanted), kept.names)
 
 
 def _check_arguments(schema: StructType, keys: Sequence[str], columns: Sequence[Column]) -> None:
@@ -141,11 +142,11 @@ def _finished(trees: _Trees, kept: _Kept, output: Any) -> Any:
 def _as_plain(partials: DataFrame, results: Iterable[Column], wanted: Sequence[StructField]) -> tuple[Column, ...]:
     """Results with the names and types that plain Spark gives."""
     finish = [column.alias(want.name) for column, want in zip(results, wanted, strict=True)]
-    found = _analysed(lambda: partials.select(*finish).schema)
+    found = partials.select(*finish).schema
     for index, (want, have) in enumerate(zip(wanted, found, strict=True)):
         if want.dataType.simpleString() != have.dataType.simpleString():
             finish[index] = finish[index].cast(want.dataType).alias(want.name)
-    _check_types(wanted, _analysed(lambda: partials.select(*finish).schema))
+    _check_types(wanted, partials.select(*finish).schema)
     return tuple(finish)
 
 
@@ -158,18 +159,20 @@ def _check_types(wanted: Iterable[StructField], found: Iterable[StructField]) ->
             )
 
 
-def _analysed(schema: Callable[[], StructType]) -> StructType:
+@contextmanager
+def _explained() -> Iterator[None]:
     try:
-        return schema()
-    except AnalysisException as error:
+        yield
+    except (AnalysisException, Py4JJavaError) as error:
         raise ConfigurationError(
             f"the aggregates cannot be kept as partials; Spark says: {_said(error)}. "
             "Use other aggregates, or apply with a pandas function, which keeps rows."
         ) from error
 
 
-def _said(error: AnalysisException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".;")
+def _said(error: Exception) -> str:
+    message = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error
+    return str(message).strip().splitlines()[0].rstrip(".;")
 
 
 def _rows(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -225,11 +228,22 @@ class _Trees:
         other = replace(node)
         if other is not None:
             return other
+        if _kind(node) == "With":
+            return self.rebuilt(self._inlined(node), replace)
         old = _items(node.children())
         new = [self.rebuilt(child, replace) for child in old]
         if all(before is after for before, after in zip(old, new, strict=True)):
             return node
         return node.withNewChildren(self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(new))
+
+    def _inlined(self, node: Any) -> Any:
+        """BETWEEN and nullif share expressions by reference, which cannot be resolved anew (Spark 4)."""
+        shared = {common.id().id(): common.child() for common in _items(node.defs())}
+
+        def replace(inner: Any) -> Any:
+            return shared.get(inner.id().id()) if _kind(inner) == "CommonExpressionRef" else None
+
+        return self.rebuilt(node.child(), replace)
 
     def by_name(self, node: Any) -> Any:
         """A column of the template as one of any frame."""
