@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from slackwater import late
 from slackwater.errors import ConfigurationError
+from slackwater.late.buckets import Local
 from slackwater.late.errors import StoreError
 from slackwater.late.store import Emitted
 from tests.spark.support import eventually
@@ -273,3 +274,29 @@ def test_a_store_is_not_shared_nor_taken_over(spark: Any, feed: Feed, tmp_path: 
     trial.query.stop()
     trial.start()
     trial.stop()
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        {"total": 0},
+        {"total": "1m", "window": 600},
+        {"total": "1m", "policy": Local(rho_min=0.5), "prestage": "at-once"},
+        {"total": "1m", "parallel_writes": False, "ordered_io": False},
+    ],
+    ids=["none", "small-windows", "bootstrap", "one-writer"],
+)
+def test_results_are_the_same_whatever_is_in_memory(
+    spark: Any, feed: Feed, tmp_path: Path, memory: dict[str, Any]
+) -> None:
+    trial = Trial(spark, feed, tmp_path, lambda over: by_function(over).memory(**memory))
+    trial.start()
+    for _ in range(4):  # enough executions for staging to be tried
+        trial.feed_all([[(1, "a", 1), (12, "a", 2)], [(2, "b", 3), (13, "b", 4)]])
+        assert late.handle(trial.query).settle()
+    rows: list[list[Row]] = [[(1, "a", 1), (12, "a", 2)], [(2, "b", 3), (13, "b", 4)]] * 4
+    assert trial.latest() == expected(rows, without=[(12, "a", 2), (13, "b", 4)])
+    held = late.handle(trial.query).status()["memory_bytes"]
+    assert held == 0 if memory["total"] == 0 else held <= 1 << 20
+    trial.stop()
+    assert spark.sparkContext._jsc.sc().getPersistentRDDs().isEmpty()
