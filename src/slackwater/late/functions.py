@@ -53,14 +53,14 @@ def assigned(frame: DataFrame, event_time: str, size_ms: int, slide_ms: int, off
     """Each row once for each of its windows, with the window's start in ms.
 
     By Spark's own `window`, so that the plan shows the windows to whoever schedules the query. Rows without an event
-    time would be dropped by it; they go along, to be counted.
+    time would be dropped by it; they go along, to be counted, once each.
     """
-    nowhere = F.expr(EXECUTES_IN_BATCH).cast(frame.schema[event_time].dataType)
-    time = F.coalesce(_quoted(event_time), nowhere)
+    time = F.coalesce(_quoted(event_time), F.expr(EXECUTES_IN_BATCH))
     lengths = (f"{ms} milliseconds" for ms in (size_ms, slide_ms, offset_ms))
-    start = F.unix_millis(F.col(f"{WINDOW}.start").cast("timestamp"))
+    start = F.unix_millis(F.col(f"{WINDOW}.start"))
     known = F.when(_quoted(event_time).isNotNull(), start).otherwise(F.lit(NO_WINDOW))
-    return frame.withColumn(WINDOW, F.window(time, *lengths)).withColumn(WINDOW, known)
+    once = _quoted(event_time).isNotNull() | (start >= -slide_ms)  # of the windows just before 0, the last
+    return frame.withColumn(WINDOW, F.window(time, *lengths)).where(once).withColumn(WINDOW, known)
 
 
 @dataclass(frozen=True)

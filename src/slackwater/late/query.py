@@ -67,7 +67,7 @@ def window(
     if event_time not in frame.columns:
         raise ConfigurationError(f"event_time={event_time!r} is no column; there are: {', '.join(frame.columns)}.")
     kind = frame.schema[event_time].dataType.typeName()
-    if not kind.startswith("timestamp"):
+    if kind != "timestamp":
         raise ConfigurationError(f"event_time={event_time!r} is a {kind}; a timestamp is needed. Cast it first.")
     taken = [name for name in frame.columns if name in (WINDOW, EVENTS, LATEST)]
     if taken:
