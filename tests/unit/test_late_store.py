@@ -159,6 +159,17 @@ def test_an_older_checkpoint_than_the_store_is_refused(store):
         reopened(store, 0)
 
 
+def test_compaction_up_to_a_batch_leaves_what_an_execution_over_it_reads(store):
+    fill(store, {0: [1]}, {0: [2]}, {0: [3]})
+    assert store.compact(0, through=1).files == 2
+    assert values(store.read(0, through=1)) == [1, 2]
+    assert values(store.read(0)) == [1, 2, 3]
+    store.begin(3)
+    store.write(3, {0: table(4)})
+    store.compact(0, through=3)
+    assert values(store.read(0, through=2)) == [1, 2, 3]  # never beyond what is committed
+
+
 def test_who_reads_a_window_goes_on_while_it_is_compacted_and_purged(store, tmp_path):
     fill(store, {0: [1]}, {0: [2]}, {0: [3]})
     reading = store.rows(0)

@@ -326,11 +326,14 @@ class WindowStore:
         info = self.window(window)
         return info is not None and self.rule.pays(info, executions_expected)
 
-    def compact(self, window: int) -> WindowInfo | None:
-        """Merge a window's committed rows into one file; None when they are in one already."""
+    def compact(self, window: int, *, through: int | None = None) -> WindowInfo | None:
+        """Merge a window's committed rows into one file; None when they are in one already.
+
+        through: those of batches up to this one, so that an execution over these can be repeated as it was.
+        """
         with self._maintenance:
             self._check_writable()
-            with self.reading([window]) as found:
+            with self.reading([window], through=None if through is None else min(through, self._committed)) as found:
                 sources = found[window]
                 if len({source.file.name for source in sources}) < 2:
                     return None
