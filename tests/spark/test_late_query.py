@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from slackwater.errors import ConfigurationError
 from slackwater.late.buckets import Local
 from slackwater.late.errors import StoreError
 from slackwater.late.store import Emitted
+from slackwater.late.inout import Priority
+from slackwater.late.parts import NO_WINDOW
 from tests.spark.support import eventually
 from tests.spark.test_facts import facts_of
 
@@ -300,3 +303,45 @@ def test_results_are_the_same_whatever_is_in_memory(
     assert held == 0 if memory["total"] == 0 else held <= 1 << 20
     trial.stop()
     assert spark.sparkContext._jsc.sc().getPersistentRDDs().isEmpty()
+
+
+def test_late_rows_do_not_wait_for_another_batch_after_a_restart(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    trial = Trial(spark, feed, tmp_path, by_function, staleness=None)
+    trial.start()
+    trial.feed_all(ROUNDS[:2])
+    trial.stop()
+    assert trial.latest() == Counter([(0, "a", 2, 4), (0, "b", 1, 2), (10, "a", 1, 4)])
+    trial.start()  # nothing comes
+    assert late.handle(trial.query).status()["pending_rows"] == 2
+    assert late.handle(trial.query).settle()
+    assert trial.latest() == expected(ROUNDS[:2], without=[(21.5, "a", 5)])
+    trial.stop()
+
+
+def test_what_comes_after_the_allowed_lateness_is_a_dead_letter_though_its_window_is_still_there(
+    spark: Any, feed: Feed, tmp_path: Path
+) -> None:
+    trial = Trial(spark, feed, tmp_path, by_aggregates)
+    trial.start()
+    run, go = late.handle(trial.query), threading.Event()
+    run._inout.submit(Priority.PRESTAGE, "hold", lambda: go.wait(60) and None)  # nothing is purged meanwhile
+    trial.feed_all(ROUNDS)
+    assert run.store.horizon_ms is None
+    assert run.store.dead_counts() == {0: 2, 30_000: 1}
+    assert run.settle()
+    dead: list[Row] = [(2, "z", 15), (1, "z", 18), (39, "b", 19)]
+    assert trial.latest() == expected(ROUNDS, without=[*dead, (71.5, "a", 14), (73, "a", 17)])
+    go.set()
+    eventually(partial(purged, trial, 4))
+    trial.stop()
+
+
+def test_a_row_without_an_event_time_is_one_dead_letter(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    trial = Trial(spark, feed, tmp_path, by_function, slide="5 seconds")
+    trial.start()
+    nowhere: Any = (None, "a", 7)
+    trial.feed_all([[(1, "a", 1), nowhere], [(21.5, "a", 2)]])
+    assert late.handle(trial.query).settle()
+    assert late.handle(trial.query).store.dead_counts() == {NO_WINDOW: 1}
+    assert late.handle(trial.query).status()["dead_rows"] == 1
+    trial.stop()

@@ -21,6 +21,10 @@ class _BatchMetadata(msgspec.Struct):
     batchWatermarkMs: int = 0  # noqa: N815 - Spark's name
 
 
+class _CommitMetadata(msgspec.Struct):
+    nextBatchWatermarkMs: int = 0  # noqa: N815 - Spark's name
+
+
 def last_committed(checkpoint: str | Path) -> int:
     """-1 when no batch is committed yet."""
     files = files_at(checkpoint)
@@ -55,6 +59,20 @@ def batch_watermark_ms(checkpoint: str | Path, batch_id: int) -> int:
     except (IndexError, msgspec.DecodeError) as error:
         raise ConfigurationError(
             f"{files}/offsets/{batch_id} is not what Spark writes: {error}. Is it a checkpoint of this query?"
+        ) from error
+
+
+def next_watermark_ms(checkpoint: str | Path, committed: int) -> int:
+    """The watermark that the batch after the last committed one begins with, whether or not Spark has planned it."""
+    files = files_at(checkpoint)
+    if committed < 0 or files.exists(f"offsets/{committed + 1}"):
+        return batch_watermark_ms(checkpoint, committed + 1)
+    try:
+        lines = files.read(f"commits/{committed}").decode().splitlines()
+        return msgspec.json.decode(lines[1], type=_CommitMetadata).nextBatchWatermarkMs
+    except (IndexError, msgspec.DecodeError) as error:
+        raise ConfigurationError(
+            f"{files}/commits/{committed} is not what Spark writes: {error}. Is it a checkpoint of this query?"
         ) from error
 
 

@@ -26,11 +26,14 @@ WINDOW: Final = "_window"
 NO_WINDOW: Final = -(2**62)
 
 
-def write_parts(kept: DataFrame, store: WindowStore, batch_id: int) -> list[DataFile]:
-    """Make a batch's rows durable, by one Spark job over them; `begin` must have been called."""
+def write_parts(kept: DataFrame, store: WindowStore, batch_id: int, closed_ms: int | None = None) -> list[DataFile]:
+    """Make a batch's rows durable, by one Spark job over them; `begin` must have been called.
+
+    closed_ms: windows that start before take no more rows, whether or not they are gone yet.
+    """
     from slackwater.late.footer import read_footer  # noqa: PLC0415 - not for tasks
 
-    writer = _writer(store, batch_id)
+    writer = _writer(store, batch_id, closed_ms)
     names = sorted(row[0] for row in kept.mapInArrow(writer, "name string").collect())
     try:
         files = [read_footer(store.files, name, store.about.store) for name in names]
@@ -43,14 +46,13 @@ def write_parts(kept: DataFrame, store: WindowStore, batch_id: int) -> list[Data
     return files
 
 
-def _writer(store: WindowStore, batch_id: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _writer(store: WindowStore, batch_id: int, closed_ms: int | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
     import msgspec  # noqa: PLC0415 - not for tasks
 
     from slackwater.late.footer import batch_footer  # noqa: PLC0415
 
     settings, files = store.settings, store.files.elsewhere()
-    horizon = store.horizon_ms
-    horizon_ms = NO_WINDOW + 1 if horizon is None else horizon
+    horizon_ms = max(line for line in (NO_WINDOW + 1, store.horizon_ms, closed_ms) if line is not None)
     heads = {folder: msgspec.to_builtins(batch_footer(settings, batch_id, 0, folder)) for folder in (DATA, DEAD)}
     schema = store.schema.serialize().to_pybytes()
     how: dict[str, Any] = {

@@ -149,6 +149,10 @@ class PastWindows:
                 found.setdefault(kind, []).append(window)
         return found
 
+    def taking(self, watermark_ms: int) -> list[int]:
+        """Starts of windows that take rows: their span is not over."""
+        return [w.start_ms for w in self._windows.values() if not w.over(watermark_ms)]
+
     def kept(self, watermark_ms: int) -> list[int]:
         """Starts of windows that may not be purged yet: their span is not over, or rows wait to be executed."""
         return [w.start_ms for w in self._windows.values() if w.pending or not w.over(watermark_ms)]

@@ -168,6 +168,8 @@ class LateQuery:
             purpose=f"windows of {windows.size_ms} ms every {windows.slide_ms} ms, {windows.offset_ms} ms after the "
             f"epoch, by {over.event_time}; for {self.function.kept_for}",
             owner=query_id(place) if known else None,
+            rule=self.options.compaction,
+            fold_after=self.options.fold_after,
         )
         committed = last_committed(place) if known else -1
         found = opened.open(committed)
@@ -199,6 +201,7 @@ class LateQuery:
         if trigger:
             writer = writer.trigger(**trigger)
         try:
+            run.recover()
             stream = writer.start()
         except BaseException:
             opened.close()

@@ -19,7 +19,8 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
 
 from slackwater.late.buckets import BucketPolicy, Buckets, MemoryView, Scarce, Share
-from slackwater.late.checkpoint import batch_watermark_ms, is_committed
+from slackwater.late.checkpoint import is_committed, next_watermark_ms
+from slackwater.late.compaction import CompactionRule
 from slackwater.late.errors import LateExecutionError
 from slackwater.late.inout import InOut, Priority
 from slackwater.late.naming import LATENESS
@@ -55,7 +56,10 @@ Prestage = Literal["predicted", "at-once", "off"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a query uses memory and the disk; the defaults are meant for use, the rest for measuring."""
+    """How a query uses memory and the disk; the defaults are meant for use, the rest for measuring.
+
+    fold_after: the store's journal is summed up after so many entries.
+    """
 
     memory_bytes: int = 256 << 20
     window_bytes: int | None = None
@@ -63,6 +67,8 @@ class Options:
     prestage: Prestage = "predicted"
     ordered_io: bool = True
     parallel_writes: bool = True
+    compaction: CompactionRule = field(default_factory=CompactionRule)
+    fold_after: int = 64
 
 
 class Run:
@@ -95,9 +101,10 @@ class Run:
         self.stream: Any = None
         self._settle_at_end = False
         self.ended = False
-        self._watermark_ms: int | None = None
+        self._watermark_ms = 0
         self._open: set[int] = set()
         self._past = PastWindows(staleness)
+        self._executing: set[int] = set()  # past windows whose results are on their way
         self._arrivals: dict[int, dict[int, int]] = {}  # by batch that is not known to be committed: events by window
         self._events: Counter[int] = Counter()  # by window, of windows that are not executed yet
         self._buckets = Buckets(options.memory_bytes, options.window_bytes or options.memory_bytes)
@@ -130,9 +137,7 @@ class Run:
     def on_batch(self, frame: DataFrame, batch_id: int) -> None:
         if self._failure is not None:
             raise LateExecutionError(self.name, self._failure)
-        if self._watermark_ms is None:
-            self._recover(batch_id)
-        began_ms = self._watermark_ms or 0
+        began_ms = self._watermark_ms
         self._committed(batch_id - 1)
         self.store.begin(batch_id)
         kept = self._function.kept(frame)
@@ -140,12 +145,13 @@ class Run:
             kept = kept.coalesce(1)
         with self._lock:
             cached = self._buckets.room_for(self._batch_bytes)
+            closed_ms = self._line_ms(self._past.taking(began_ms))
         if cached:
             kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             with self._routing:
-                files = write_parts(kept, self.store, batch_id)
-            swept = self._take_in(batch_id, kept if cached else None, files, began_ms)
+                files = write_parts(kept, self.store, batch_id, closed_ms)
+                swept = self._take_in(batch_id, kept if cached else None, files, began_ms)
             cached = False
         finally:
             if cached:
@@ -322,7 +328,7 @@ class Run:
         now_s = time.monotonic()
         with self._lock:
             settle = self._settling and not self._arrivals
-            due = self._past.due(now_s, self._watermark_ms or 0)
+            due = self._past.due(now_s, self._watermark_ms)
             if settle:
                 taken = {window.start_ms for found in due.values() for window in found}
                 left = [window for window in self._past if window.pending and window.start_ms not in taken]
@@ -348,6 +354,7 @@ class Run:
             for window in windows:
                 window.executed(now_s, through)
             starts = sorted(waiting)
+            self._executing.update(starts)
             staged = all(start in self._staged for start in starts)
         try:
             self._execute(self.spark, starts, kind, through)
@@ -355,14 +362,16 @@ class Run:
             with self._lock:
                 for window in windows:
                     window.not_executed(waiting[window.start_ms], now_s)
+                self._executing.difference_update(starts)
             raise
         rows = sum(info.rows for start in starts if (info := self.store.window(start)) is not None)
         with self._lock:
             self._costs.executed(time.monotonic() - now_s, rows, staged=staged)
             self._counts.update({f"{kind}_results": len(starts)})
             self._unstage(starts)
+            self._executing.difference_update(starts)
         for start in starts:
-            self._plan_compaction(start)
+            self._plan_compaction(start, through)
 
     def _execute_again(self, kind: str, through: int, windows: list[int]) -> None:
         """A late result that a crash may have kept from going out: the same numbers, the same rows."""
@@ -454,7 +463,8 @@ class Run:
 
     # Cleaning up
 
-    def _plan_compaction(self, start: int) -> None:
+    def _plan_compaction(self, start: int, through: int) -> None:
+        """After an execution up to `through`; not beyond it, for it is repeated over the same rows after a crash."""
         with self._lock:
             window = self._past.get(start)
             if window is None:
@@ -463,27 +473,35 @@ class Run:
             planned = len(fewest(cdf, window.trigger.bound)) if window.corrected else 1
             to_come = planned - window.executions
         if self.store.worth_compacting(start, to_come):
-            self._inout.submit(Priority.CLEANUP, ("compact", start), lambda: self._compact(start))
+            self._inout.submit(Priority.CLEANUP, ("compact", start), lambda: self._compact(start, through))
 
-    def _compact(self, start: int) -> None:
-        if self.store.compact(start) is not None:
+    def _compact(self, start: int, through: int) -> None:
+        if self.store.compact(start, through=through) is not None:
             self._counts.update(compacted_windows=1)
 
     def _plan_cleanup(self) -> None:
-        with self._lock:
-            after_s, watermark_ms = self._bound.purge_after_s, self._watermark_ms
-            if after_s is None or not watermark_ms:
-                return
-            over_ms = watermark_ms - round(after_s * 1000) - self._windows.size_ms
-            before_ms = min([over_ms + 1, *self._past.kept(watermark_ms), *self._open])
-            before_ms = self._windows.first_start_after(before_ms)
-            known_ms = self.store.horizon_ms
-        if known_ms is None or before_ms > known_ms:
-            self._inout.submit(Priority.CLEANUP, "purge", lambda: self._purge(before_ms))
+        before_ms, known_ms = self._gone_before_ms(), self.store.horizon_ms
+        if before_ms is not None and (known_ms is None or before_ms > known_ms):
+            self._inout.submit(Priority.CLEANUP, "purge", self._purge)
 
-    def _purge(self, before_ms: int) -> None:
+    def _line_ms(self, needed: Iterable[int]) -> int | None:
+        """Where the windows begin that take rows or are needed: those before are beyond the allowed lateness."""
+        after_s = self._bound.purge_after_s
+        if after_s is None or not self._watermark_ms:
+            return None
+        over_ms = self._watermark_ms - round(after_s * 1000) - self._windows.size_ms
+        return self._windows.first_start_after(min([over_ms + 1, *needed, *self._open]))
+
+    def _gone_before_ms(self) -> int | None:
+        """Windows that start before can be purged: their results are out, with all rows that they took."""
+        with self._lock:
+            arrived = (start for windows in self._arrivals.values() for start in windows)
+            return self._line_ms([*self._past.kept(self._watermark_ms), *self._executing, *arrived])
+
+    def _purge(self) -> None:
         with self._routing:
-            if not self.store.purge_before(before_ms):
+            before_ms = self._gone_before_ms()  # now: rows may have come since it was planned
+            if before_ms is None or not self.store.purge_before(before_ms):
                 return
         with self._lock:
             gone = self._past.purged_before(before_ms)
@@ -494,9 +512,12 @@ class Run:
 
     # Beginning and end
 
-    def _recover(self, batch_id: int) -> None:
-        """What the store and Spark's checkpoint say of earlier runs."""
-        watermark_ms = batch_watermark_ms(self._checkpoint, batch_id)
+    def recover(self) -> None:
+        """What the store and Spark's checkpoint say of earlier runs.
+
+        Before the first batch, which may be long in coming: results that a crash kept back must not wait for it.
+        """
+        watermark_ms = next_watermark_ms(self._checkpoint, self.store.committed)
         try:
             self._bound.restore(self.store.files.read(LATENESS))
         except FileNotFoundError:
