@@ -20,7 +20,7 @@ RESULTS := benchmarks/results
 POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
-  bench-classes bench-memory bench-beside bench-policies report clean
+  bench-classes bench-memory bench-beside bench-kills bench-policies report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,10 @@ bench-memory: setup ## Queries with large state in a small heap
 bench-beside: setup ## Queries beside one that executes windows again for late rows
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench beside --json $(RESULTS)/beside.json
+
+bench-kills: setup ## Kill a late query at chosen and random moments, and check what comes out
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench kills --kills 20 --seed 1 --json $(RESULTS)/kills.json
 
 bench-policies: setup ## All policies with 16 queries
 	@mkdir -p $(RESULTS)

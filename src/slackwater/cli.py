@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 
 from slackwater import __version__
 from slackwater.bench.commands import bench_ysb
-from slackwater.bench.experiment_commands import bench_beside, bench_classes, bench_memory
+from slackwater.bench.experiment_commands import bench_beside, bench_classes, bench_kills, bench_memory
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.late.commands import late
 from slackwater.sim.commands import sim
@@ -30,6 +30,7 @@ bench.command(bench_ysb, name="ysb")
 bench.command(bench_classes, name="classes")
 bench.command(bench_memory, name="memory")
 bench.command(bench_beside, name="beside")
+bench.command(bench_kills, name="kills")
 app.command(sim)
 app.command(late)
 

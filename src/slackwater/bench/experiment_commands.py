@@ -1,4 +1,4 @@
-"""`slackwater bench classes`, `bench memory` and `bench beside`."""
+"""`slackwater bench classes`, `bench memory`, `bench beside` and `bench kills`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slackwater.bench import experiments
 from slackwater.bench.commands import Shown, progress_bar, terminated_as_interrupted
 from slackwater.bench.harness import check
 from slackwater.bench.model import BenchPlan, Beside, RunSettings, RunSpec
-from slackwater.errors import ConfigurationError
+from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
 from slackwater.sim.show import show
 from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
@@ -20,7 +20,11 @@ from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.progress import Progress
+
     from slackwater.bench.harness import Listener
+    from slackwater.bench.kills import Kill, Trial
+    from slackwater.bench.kills_oracle import Problem
     from slackwater.sim.experiment import Experiment
 
 
@@ -175,6 +179,77 @@ def bench_beside(
     _run(lambda listener: experiments.beside(base, staleness, range(seeds), listener), json_file)
 
 
+def bench_kills(
+    *,
+    kills: int = 20,
+    seed: int = 1,
+    files: int = 32,
+    keep: Path | None = None,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """Does a late query lose nothing, and count nothing twice, when it is killed? Ends with 1 when it does.
+
+    Parameters
+    ----------
+    kills
+        Number of kills, over four kinds of queries; a third of them at random, the others at chosen steps.
+    seed
+        Seed of the feed and of the random kills.
+    files
+        Files of the feed, each of which is a batch.
+    keep
+        A new folder for stores, checkpoints and results, to look at; without it they are removed.
+    json_file
+        File for kills, trials and claims.
+    """
+    from slackwater.bench.kills import run  # noqa: PLC0415 - pyarrow is loaded on use
+
+    if kills < 0 or files < 12:
+        raise ConfigurationError(f"--kills {kills} --files {files}: no fewer than 0 kills and 12 files are possible.")
+    if keep is not None and keep.exists():
+        raise ConfigurationError(f"--keep {keep}: it is there already; name a new folder.")
+    _check_writable(json_file)
+    progress = progress_bar()
+    with progress, terminated_as_interrupted():
+        found = run(kills, seed, _ShownKills(progress), files=files, keep=keep)
+    show(replace(found, commit=commit()), json_file)
+    for name, value in found.totals.items():
+        print(f"{name}: {value:g}")
+    for problem in found.problems:
+        print(f"problem: {problem.text}")
+    if not all(one.holds for one in found.claims):
+        raise SlackwaterError(f"{len(found.problems)} problems after {len(found.rows)} kills; they are listed above.")
+
+
+class _ShownKills:
+    """Progress on stderr."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("starting", total=None)
+
+    def planned(self, kills: int) -> None:
+        self._progress.update(self._task, total=kills)
+
+    def state(self, text: str) -> None:
+        self._progress.update(self._task, description=text)
+
+    def killed(self, kill: Kill) -> None:
+        self._progress.advance(self._task)
+        self._progress.console.print(
+            f"{kill.variant}: killed after {kill.batches_committed} batches, {kill.where}; "
+            f"back in {kill.recovered_s:.1f} s",
+            highlight=False,
+        )
+
+    def checked(self, trial: Trial, problems: list[Problem]) -> None:
+        self._progress.console.print(
+            f"{trial.variant}: {trial.kills} kills, {trial.revisions} results checked, {len(problems)} problems",
+            highlight=False,
+            style="red" if problems else None,
+        )
+
+
 def _base(queries: int, rate: int, window_s: float, seconds: float, settings: RunSettings) -> RunSpec:
     return RunSpec(
         workload="ysb",
@@ -198,9 +273,13 @@ def _checked(base: RunSpec, policies: str, seeds: int) -> tuple[str, ...]:
 
 
 def _run(experiment: Callable[[Listener], Experiment], json_file: Path | None) -> None:
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
+    _check_writable(json_file)
     progress = progress_bar()
     with progress, terminated_as_interrupted():
         found = experiment(Shown(progress, None))
     show(replace(found, commit=commit()), json_file)
+
+
+def _check_writable(json_file: Path | None) -> None:
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from slackwater.errors import ConfigurationError
 from slackwater.late.arrow import pa, pc, pq
-from slackwater.late.files import files_at
+from slackwater.late.files import Files, files_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,10 @@ class Sink(Protocol):
 
 
 class _Folder:
-    def __init__(self, location: str | Path) -> None:
-        self._files = files_at(location, temporary="_temporary")  # a name that Spark does not read
+    """location: a folder, a URI, or Files whose temporary folder begins with `_`, so that Spark does not read it."""
+
+    def __init__(self, location: str | Path | Files) -> None:
+        self._files = location if isinstance(location, Files) else files_at(location, temporary="_temporary")
         self._made = False
 
     def name(self, window: int, revision: int) -> str:
