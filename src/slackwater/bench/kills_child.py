@@ -261,7 +261,7 @@ def run(spec: ChildSpec) -> None:
         raise TimeoutError("late results are not out after 120 s")
     status = run_of.status()
     started.stop()
-    run_of.stop()
+    run_of.await_end()
     latest = _rows(late.latest(spark.read.parquet(str(folder / "out"))))
     plain = _plain(spark, folder, spec) if spec.compare else None
     done = folder / "done.partial"
