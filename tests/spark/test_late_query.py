@@ -15,6 +15,7 @@ from slackwater import late
 from slackwater.errors import ConfigurationError
 from slackwater.late.buckets import Local
 from slackwater.late.errors import StoreError
+from slackwater.bench.kills_child import Eager
 from slackwater.late.inout import Priority
 from slackwater.late.parts import NO_WINDOW
 from slackwater.late.store import Emitted
@@ -324,11 +325,11 @@ def test_what_comes_after_the_allowed_lateness_is_a_dead_letter_though_its_windo
     trial = Trial(spark, feed, tmp_path, by_aggregates)
     trial.start()
     run, go = late.handle(trial.query), threading.Event()
-    run._inout.submit(Priority.PRESTAGE, "hold", lambda: go.wait(60) and None)  # nothing is purged meanwhile
+    run._inout.submit(Priority.PRESTAGE, "hold", lambda: go.wait(200) and None)  # nothing is purged meanwhile
     trial.feed_all(ROUNDS)
-    assert run.store.horizon_ms is None
-    eventually(lambda: run.store.dead_counts() == {0: 2, 30_000: 1})  # as soon as the batch is committed
     assert run.settle()
+    assert run.store.horizon_ms is None
+    assert run.store.dead_counts() == {0: 2, 30_000: 1}
     dead: list[Row] = [(2, "z", 15), (1, "z", 18), (39, "b", 19)]
     assert trial.latest() == expected(ROUNDS, without=[*dead, (71.5, "a", 14), (73, "a", 17)])
     go.set()
@@ -344,4 +345,35 @@ def test_a_row_without_an_event_time_is_one_dead_letter(spark: Any, feed: Feed, 
     assert late.handle(trial.query).settle()
     assert late.handle(trial.query).store.dead_counts() == {NO_WINDOW: 1}
     assert late.handle(trial.query).status()["dead_rows"] == 1
+    trial.stop()
+
+
+def test_a_result_that_is_repeated_after_a_restart_has_the_rows_that_it_had(
+    spark: Any, feed: Feed, tmp_path: Path
+) -> None:
+    def compacted(over: Any) -> Any:
+        return by_function(over).memory("64m", compaction=Eager())
+
+    def second() -> list[Any]:
+        rows = trial.results().where("unix_seconds(window.start) = 0 AND revision = 2")
+        return sorted(tuple(row) for row in rows.select("k", "n", "total", "kind").collect())
+
+    trial = Trial(spark, feed, tmp_path, compacted, staleness=None)
+    trial.start()
+    run, go = late.handle(trial.query), threading.Event()
+    run._inout.submit(Priority.PRESTAGE, "hold", lambda: go.wait(200) and None)
+    trial.feed_all(ROUNDS[:2])
+    assert run.settle()
+    trial.feed_all(ROUNDS[2:3])  # two more late rows, which no result has
+    eventually(lambda: run.store.committed == 2)
+    go.set()
+    eventually(lambda: run.status()["compacted_windows"])
+    before = second()
+    assert before == [("a", 3, 10, "late"), ("b", 2, 9, "late")]
+    trial.stop()
+    trial.start()
+    eventually(lambda: late.handle(trial.query).status()["repeated_results"])
+    assert second() == before
+    assert late.handle(trial.query).settle()
+    assert trial.latest() == expected(ROUNDS[:3], without=[(21.5, "a", 5), (25, "b", 8)])
     trial.stop()

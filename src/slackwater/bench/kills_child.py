@@ -248,7 +248,7 @@ def run(spec: ChildSpec) -> None:
     ).groupBy("k")
     query = over.apply(summed, COLUMNS) if variant.kind == "rows" else over.agg(*_aggregates())
     out = KillingFiles(folder / "out", kills, "out/", Sunk(folder / "written.jsonl"), temporary="_temporary")
-    started = query.memory("64m", prestage=variant.prestage, compaction=Eager(), fold_after=24).start(
+    started = query.memory("64m", prestage=variant.prestage, compaction=Eager(), fold_after=8).start(
         late.Latest(out) if variant.latest else late.Append(out),
         folder / "checkpoint",
         store=KillingFiles(folder / "store", kills, "", in_store),
