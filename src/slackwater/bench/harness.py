@@ -191,14 +191,39 @@ class _Bench:
 
 
 def run_in_subprocess(spec: RunSpec, on_state: Callable[[dict[str, Any]], None]) -> WorkerResult:
-    """One run in a fresh process; whatever happens, no process of it and no file of it is left."""
+    """One run in a fresh process."""
+    what = f"{spec.policy}, seed {spec.seed}"
+    said = run_child(
+        "slackwater.bench.worker",
+        lambda scratch: msgspec.json.encode(replace(spec, scratch=scratch)),
+        what,
+        spec.timeout_s,
+        on_state,
+        hint="Ask for fewer queries, or allow a longer grace_s.",
+    )
+    return msgspec.json.decode(said, type=WorkerResult)
+
+
+def run_child(
+    module: str,
+    spec_in: Callable[[str], bytes],
+    what: str,
+    timeout_s: float,
+    on_state: Callable[[dict[str, Any]], None],
+    *,
+    hint: str,
+) -> bytes:
+    """`python -m module`, with a spec on stdin, to its result; whatever happens, no process and no file of it is left.
+
+    spec_in: makes the spec, given a folder that the child may use.
+    """
     with tempfile.TemporaryDirectory(prefix="slackwater-bench-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         spec_file, result_file = scratch / "spec.json", scratch / "result.json"
-        spec_file.write_bytes(msgspec.json.encode(replace(spec, scratch=folder)))
+        spec_file.write_bytes(spec_in(folder))
         with spec_file.open("rb") as stdin, result_file.open("wb") as stdout:
             process = subprocess.Popen(
-                [sys.executable, "-m", "slackwater.bench.worker"],
+                [sys.executable, "-m", module],
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,
@@ -209,18 +234,17 @@ def run_in_subprocess(spec: RunSpec, on_state: Callable[[dict[str, Any]], None])
         assert process.stderr is not None  # noqa: S101  # a pipe was asked for
         stderr = _Stderr(process.stderr, on_state)
         try:
-            process.wait(timeout=spec.timeout_s)
+            process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             raise SlackwaterError(
-                f"{spec.policy}, seed {spec.seed}: not over after {spec.timeout_s:.0f} s; "
-                f"its last state was {stderr.last_state!r}. Ask for fewer queries, or allow a longer grace_s."
+                f"{what}: not over after {timeout_s:.0f} s; its last state was {stderr.last_state!r}. {hint}"
             ) from None
         finally:
             _end_group(process)
             stderr.join()
         if process.returncode != 0:
-            raise SlackwaterError(f"{spec.policy}, seed {spec.seed}: ended with {process.returncode}. {stderr.story()}")
-        return msgspec.json.decode(result_file.read_bytes(), type=WorkerResult)
+            raise SlackwaterError(f"{what}: ended with {process.returncode}. {stderr.story()}")
+        return result_file.read_bytes()
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:

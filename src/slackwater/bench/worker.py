@@ -31,7 +31,6 @@ from slackwater.bench.accuracy import CONFIDENCES, Ranges
 from slackwater.bench.cpu import (
     HeapSampler,
     collections_mb,
-    gc_log_option,
     heap_summary,
     live_mb,
     paused_pct,
@@ -60,8 +59,7 @@ from slackwater.bench.model import (
     WorkerResult,
     contender,
 )
-from slackwater.drivers.spark.doctor import checkpoint_manager_class
-from slackwater.drivers.spark.java import ensure_java
+from slackwater.bench.session import bench_session, progress_of
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery
 from slackwater.workloads import ysb
@@ -78,7 +76,6 @@ if TYPE_CHECKING:
     from slackwater.workloads.base import QuerySpec, RunningQuery, Workload
 
 HIGH = -1
-_COLLECTORS = {"g1": "-XX:+UseG1GC", "parallel": "-XX:+UseParallelGC"}
 _LIVE_BATCHES = 120
 
 
@@ -117,7 +114,20 @@ def run(spec: RunSpec) -> WorkerResult:
         chosen = contender(spec.policy)
         gc_log = scratch / "gc.log"
         _report("spark")
-        spark = _session(spec, chosen, scratch, gc_log)
+        settings = spec.settings
+        spark = bench_session(
+            scratch,
+            gc_log,
+            cores=settings.cores,
+            heap=settings.heap,
+            partitions=settings.partitions,
+            collector=settings.collector,
+            more={
+                "spark.scheduler.mode": "FIFO" if chosen.kind == "fifo" else "FAIR",
+                "spark.sql.streaming.maxBatchesToRetainInMemory": str(settings.state_versions),
+                "spark.sql.streaming.numRecentProgressUpdates": str(settings.recent_progress),
+            },
+        )
         cleanup.callback(spark.stop)
         warnings = _Warnings()
         logging.getLogger("slackwater").addHandler(warnings)
@@ -389,15 +399,7 @@ class _Run:
         return batches_of(self._progress(running))
 
     def _progress(self, running: RunningQuery) -> list[dict[str, Any]]:
-        """A query's own progress reports, in two calls to the JVM.
-
-        PySpark would turn each report into objects, call by call. A report's toString is JSON, and Scala
-        prints an array of them as "Array(…, …)".
-        """
-        reports = running.stream._jsq.recentProgress()  # noqa: SLF001
-        printed = self.jvm.scala.runtime.ScalaRunTime.stringOf(reports)
-        found: list[dict[str, Any]] = json.loads(f"[{printed.removeprefix('Array(').removesuffix(')')}]")
-        return found
+        return progress_of(self.jvm, running.stream)
 
     def _newest_batches(self, running: RunningQuery) -> list[Batch]:
         """The newest batch alone where it is the newest report: all that a drain needs to look at."""
@@ -449,40 +451,6 @@ class _Run:
                 raise SlackwaterError(f"query {running.spec.name} ended during the run: {running.stream.exception()}")
 
 
-def _session(spec: RunSpec, chosen: Contender, scratch: Path, gc_log: Path) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415  # a spec must be readable without Spark
-
-    ensure_java()
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers may need what this process has
-    settings = spec.settings
-    config = {
-        "spark.master": f"local[{settings.cores}]",
-        "spark.app.name": "slackwater-bench",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{gc_log_option(gc_log)} {_COLLECTORS[settings.collector]}",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": settings.heap,
-        "spark.local.dir": str(scratch / "local"),
-        "spark.log.level": "ERROR",
-        "spark.scheduler.mode": "FIFO" if chosen.kind == "fifo" else "FAIR",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(settings.partitions),
-        "spark.sql.streaming.maxBatchesToRetainInMemory": str(settings.state_versions),
-        "spark.sql.streaming.numRecentProgressUpdates": str(settings.recent_progress),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder
-    for key, value in config.items():
-        builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
-    spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _file_manager(spark))
-    return spark
-
-
 def _start_beside(spark: SparkSession, beside: Beside, seed: int, scratch: Path) -> Any:
     """A late query whose results are collected and forgotten: what counts is what it takes from the others."""
     from slackwater import late  # noqa: PLC0415  # its dependencies are optional
@@ -504,15 +472,6 @@ def _start_beside(spark: SparkSession, beside: Beside, seed: int, scratch: Path)
         .start(lambda results, _: results.collect(), scratch / "checkpoints" / "beside", name="beside")
     )
     return late.handle(query)
-
-
-def _file_manager(spark: SparkSession) -> str:
-    name = checkpoint_manager_class(spark)
-    if name is None:
-        raise SlackwaterError(
-            f"Spark {spark.version} has no FileSystemBasedCheckpointFileManager; every run needs the same one."
-        )
-    return name
 
 
 def _class_of(spec: RunSpec, index: int) -> int:
