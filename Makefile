@@ -20,7 +20,7 @@ RESULTS := benchmarks/results
 POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
-  bench-classes bench-memory bench-beside bench-kills bench-policies report clean
+  bench-classes bench-memory bench-late bench-beside bench-kills bench-policies report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,6 +126,10 @@ bench-beside: setup ## Queries beside one that executes windows again for late r
 bench-kills: setup ## Kill a late query at chosen and random moments, and check what comes out
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench kills --kills 20 --seed 1 --json $(RESULTS)/kills.json
+
+bench-late: setup ## Windows that take late rows, in a small heap: here and on plain Spark
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench late --workload average --past-windows 1,3,10 --json $(RESULTS)/late-average.json
 
 bench-policies: setup ## All policies with 16 queries
 	@mkdir -p $(RESULTS)

@@ -12,6 +12,7 @@ from slackwater.bench import experiments
 from slackwater.bench.accuracy import Ranges
 from slackwater.bench.cpu import live_mb, paused_pct
 from slackwater.bench.harness import Listener
+from slackwater.bench.measure import cause_of_end
 from slackwater.bench.model import Heap, QueryResult, RunResult, RunSpec, WindowCounts, WorkerResult
 from slackwater.bench.worker import HIGH
 from slackwater.drivers.spark.attach import Expectation
@@ -99,12 +100,17 @@ def test_a_run_that_dies_of_memory_exceeds_every_bound(fake: Any) -> None:
     [
         ("query q ended: Not enough memory to build and broadcast the table", "OutOfMemoryError"),
         ("File x.py, line 1\n  call()\nConnectionRefusedError: [Errno 111] Connection refused", "Spark's JVM ended"),
+        (
+            "SparkException: java.lang.OutOfMemoryError: GC overhead limit exceeded\n at x",
+            "OutOfMemoryError: GC overhead limit exceeded",
+        ),
+        ("spark-memory: ended with -9. Its last lines: ", "killed"),
         ("first\nnot over after 340 s\n", "not over after 340 s"),
         ("", "unknown"),
     ],
 )
 def test_why_a_run_ended_is_told_in_a_line(error: str, cause: str) -> None:
-    assert experiments._cause(error) == cause
+    assert cause_of_end(error) == cause
 
 
 @pytest.mark.parametrize(("text", "mb"), [("768m", 768), ("2g", 2048), ("1G", 1024)])

@@ -225,14 +225,14 @@ _PLACES = (("s", "of_s"), ("done", "of"))
 
 def write_result(result: BenchResult, file: Path) -> None:
     """Replace the file in one step, so that an interrupted benchmark leaves what it had measured."""
-    _replace(file, msgspec.json.format(msgspec.json.encode(result), indent=1))
+    replace_file(file, msgspec.json.format(msgspec.json.encode(result), indent=1))
 
 
 def write_trace(traces: TraceFile, file: Path) -> None:
-    _replace(file, msgspec.json.encode(traces))
+    replace_file(file, msgspec.json.encode(traces))
 
 
-def _replace(file: Path, text: bytes) -> None:
+def replace_file(file: Path, text: bytes) -> None:
     partial = file.with_name(file.name + ".partial")
     partial.write_bytes(text + b"\n")
     partial.replace(file)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from slackwater.bench.harness import Listener, run_in_subprocess
-from slackwater.bench.measure import distribution
+from slackwater.bench.measure import cause_of_end, distribution
 from slackwater.bench.model import Beside, Failure, RunResult, RunSpec
 from slackwater.bench.worker import HIGH
 from slackwater.errors import SlackwaterError
@@ -140,7 +140,7 @@ def heap_mb(text: str) -> float:
 def _memory_row(outcome: Outcome) -> dict[str, Any]:
     run = outcome.run
     if run is None:
-        return {"policy": outcome.label, "seed": outcome.spec.seed, "ended": _cause(outcome.error)}
+        return {"policy": outcome.label, "seed": outcome.spec.seed, "ended": cause_of_end(outcome.error)}
     return {
         "policy": outcome.label,
         "seed": run.seed,
@@ -153,14 +153,6 @@ def _memory_row(outcome: Outcome) -> dict[str, Any]:
         "wrong": run.windows.wrong,
         "cpu_cores": run.cpu_cores,
     }
-
-
-def _cause(error: str) -> str:
-    """In one line, without the paths of a traceback."""
-    if "OutOfMemory" in error or "Java heap space" in error or "Not enough memory" in error:
-        return "OutOfMemoryError"
-    last = error.strip().splitlines()[-1].strip() if error.strip() else "unknown"
-    return "Spark's JVM ended" if last.startswith("ConnectionRefusedError") else last[:200]
 
 
 def _memory_claims(found: Sequence[Outcome], bound_mb: float) -> Iterator[Claim]:
@@ -215,7 +207,7 @@ _BESIDE_ASSUMPTIONS = [
 def _beside_row(outcome: Outcome) -> dict[str, Any]:
     run = outcome.run
     if run is None:
-        return {"run": outcome.label, "seed": outcome.spec.seed, "failed": _cause(outcome.error)}
+        return {"run": outcome.label, "seed": outcome.spec.seed, "failed": cause_of_end(outcome.error)}
     late = run.beside or {}
     return {
         "run": outcome.label,

@@ -73,14 +73,14 @@ def batches_of(progress: Iterable[Mapping[str, Any]]) -> list[Batch]:
         durations = report.get("durationMs", {})
         if "addBatch" not in durations:
             continue
-        started_ms = _iso_ms(report["timestamp"])
+        started_ms = iso_ms(report["timestamp"])
         watermark = report.get("eventTime", {}).get("watermark")
         found.append(
             Batch(
                 started_ms=started_ms,
                 committed_ms=started_ms + int(durations["triggerExecution"]),
                 input_rows=sum(int(source["numInputRows"]) for source in report.get("sources", ())),
-                watermark_ms=None if watermark is None else _iso_ms(watermark),
+                watermark_ms=None if watermark is None else iso_ms(watermark),
             )
         )
     return sorted(found, key=lambda batch: batch.started_ms)
@@ -254,9 +254,22 @@ def best_of_sweep(runs: Sequence[RunResult]) -> RunResult | None:
     return min(steady or measured, key=lambda run: run.latency_s.mean or 0.0, default=None)
 
 
+def cause_of_end(error: str) -> str:
+    """Why a run ended, in one line, without the paths of a traceback."""
+    if "GC overhead limit" in error:
+        return "OutOfMemoryError: GC overhead limit exceeded"
+    if any(sign in error for sign in ("OutOfMemory", "Java heap space", "Not enough memory")):
+        return "OutOfMemoryError"
+    if "ended with -9" in error:
+        return "killed"
+    last = error.strip().splitlines()[-1].strip() if error.strip() else "unknown"
+    lost = ("ConnectionRefusedError", "ConnectionResetError", "py4j.protocol.Py4JNetworkError")
+    return "Spark's JVM ended" if last.startswith(lost) else last[:200]
+
+
 def _figure(value: float | np.floating[Any]) -> float:
     return round(float(value), 4)
 
 
-def _iso_ms(timestamp: str) -> int:
+def iso_ms(timestamp: str) -> int:
     return round(datetime.fromisoformat(timestamp).timestamp() * 1000)

@@ -74,9 +74,9 @@ def summary(setting: Setting, colours: Mapping[str, str]) -> Figure:
         left.set_xlim(0, limit_s * 1.12)
     left.legend(
         handles=[Patch(color=_SOFT, label="mean"), Patch(color=_pale(_SOFT), label="p99")],
-        **_legend("lower right", bbox_to_anchor=(1, 0.99), ncols=2, columnspacing=1.2, borderaxespad=0),
+        **legend("lower right", bbox_to_anchor=(1, 0.99), ncols=2, columnspacing=1.2, borderaxespad=0),
     )
-    _titles(figure, setting.title, short_headline(setting), size=14)
+    titles(figure, setting.title, short_headline(setting), size=14)
     return figure
 
 
@@ -84,7 +84,7 @@ def latency_cdf(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
     rows = [row for row in setting.policies if row.latencies_s]
     if not rows:
         return None
-    figure, axes = _single((8, 4.8))
+    figure, axes = single((8, 4.8))
     for row in rows:
         latencies_s = np.asarray(row.latencies_s)
         share = np.arange(1, latencies_s.size + 1) / latencies_s.size
@@ -109,7 +109,7 @@ def latency_cdf(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
             markeredgewidth=0.8,
             zorder=4,
         )
-    _scale(
+    scale(
         axes.xaxis,
         axes.set_xscale,
         [value for row in rows for value in (row.latencies_s[0], row.latencies_s[-1])],
@@ -117,8 +117,8 @@ def latency_cdf(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
     axes.set_ylim(0, 1.02)
     axes.set_yticks((0, 0.25, 0.5, 0.75, 0.9, 0.99), ("0", "25 %", "p50", "75 %", "p90", "p99"))
     axes.set_xlabel("latency, s after the end of the window")
-    axes.legend(**_legend("lower right"))
-    _titles(figure, "Share of windows out", setting.title)
+    axes.legend(**legend("lower right"))
+    titles(figure, "Share of windows out", setting.title)
     return figure
 
 
@@ -159,11 +159,11 @@ def latency_by_queries(settings: Sequence[Setting], colours: Mapping[str, str]) 
         axes.set_xlabel("queries")
         axes.set_title(f"{percentile} latency, s", loc="left", fontsize=10.5, color=_SOFT)
     for axes in panels:
-        _scale(axes.yaxis, axes.set_yscale, drawn)
+        scale(axes.yaxis, axes.set_yscale, drawn)
     conditions = ladder[0].conditions
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend([handle[0] for handle in handles], labels, **_legend("outside right center"))
-    _titles(figure, "Latency against the number of queries", f"{conditions.workload}: {conditions.text}")
+    figure.legend([handle[0] for handle in handles], labels, **legend("outside right center"))
+    titles(figure, "Latency against the number of queries", f"{conditions.workload}: {conditions.text}")
     return figure
 
 
@@ -173,12 +173,12 @@ def cost(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
     swept = [(row.mean_s.mean, row.cpu_cores.mean) for row in setting.sweep if row.mean_s and row.cpu_cores]
     if not rows:
         return None
-    figure, axes = _single((8, 4.8))
+    figure, axes = single((8, 4.8))
     if swept:
         axes.scatter(*zip(*swept, strict=True), s=22, color=_SWEEP, linewidths=0, zorder=2)
         names = ", ".join(sorted({row.sweep_of for row in setting.sweep if row.sweep_of}))
         dot = Line2D([], [], color=_SWEEP, marker="o", markersize=5, linestyle="none", label=f"sweep of {_name(names)}")
-        axes.legend(handles=[dot], **_legend("lower right", handlelength=1, handletextpad=0.4))
+        axes.legend(handles=[dot], **legend("lower right", handlelength=1, handletextpad=0.4))
     for row, mean_s, cores in rows:
         axes.errorbar(
             mean_s.mean,
@@ -194,7 +194,7 @@ def cost(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
             zorder=3,
         )
     ranges = [edge for _, mean_s, _ in rows for edge in (mean_s.low, mean_s.high)]
-    _scale(axes.xaxis, axes.set_xscale, ranges + [x for x, _ in swept])
+    scale(axes.xaxis, axes.set_xscale, ranges + [x for x, _ in swept])
     axes.set_xlabel("mean latency, s (left is sooner)")
     axes.set_ylabel("CPU cores in use (low is cheaper)")
     axes.set_ylim(0, max([cores.high for _, _, cores in rows] + [y for _, y in swept] + [setting.cores or 0]) * 1.1)
@@ -211,7 +211,7 @@ def cost(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
             fontsize=8.5,
             color=_SOFT,
         )
-    _titles(figure, "Cost against lateness", setting.title)
+    titles(figure, "Cost against lateness", setting.title)
     labels = [(_tick(row), mean_s.mean, cores.mean) for row, mean_s, cores in rows]
     ends = [
         point
@@ -230,16 +230,16 @@ def batches(setting: Setting, colours: Mapping[str, str]) -> Figure | None:
     rows = [row for row in setting.policies if row.batches_per_s]
     if not rows:
         return None
-    figure, axes = _single((8, 0.45 * len(rows) + 1.2))
+    figure, axes = single((8, 0.45 * len(rows) + 1.2))
     for position, row in enumerate(rows):
         _bar(axes, position, 0.55, row.batches_per_s, colours[row.policy])
     _bar_axes(axes, rows)
     axes.set_xlabel("micro-batches per second, all queries")
-    _titles(figure, "Micro-batches per second", setting.title)
+    titles(figure, "Micro-batches per second", setting.title)
     return figure
 
 
-def _single(size: tuple[float, float]) -> tuple[Figure, Any]:
+def single(size: tuple[float, float]) -> tuple[Figure, Any]:
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     _frame(axes)
@@ -256,14 +256,14 @@ def _frame(axes: Any) -> None:
     axes.yaxis.label.set(color=_INK, fontsize=10)
 
 
-def _titles(figure: Figure, title: str, subtitle: str, size: float = 13) -> None:
+def titles(figure: Figure, title: str, subtitle: str, size: float = 13) -> None:
     """Above the figure's own area, by inches; saving takes them in."""
     height_in = figure.get_size_inches()[1]
     figure.text(0.005, 1 + 0.38 / height_in, _printable(title), fontsize=size, weight="bold", color=_INK, va="bottom")
     figure.text(0.005, 1 + 0.1 / height_in, _printable(subtitle), fontsize=10.5, color=_SOFT, va="bottom")
 
 
-def _legend(place: str, **more: Any) -> dict[str, Any]:
+def legend(place: str, **more: Any) -> dict[str, Any]:
     return {"loc": place, "frameon": False, "fontsize": 9.5, "labelcolor": _INK, **more}
 
 
@@ -333,7 +333,7 @@ def _cut_s(rows: Sequence[PolicyRow]) -> float | None:
     return max(steady) * 1.3 if steady and greatest > max(steady) * 2.5 else None
 
 
-def _scale(axis: Any, set_scale: Any, values: Sequence[float]) -> None:
+def scale(axis: Any, set_scale: Any, values: Sequence[float]) -> None:
     """Logarithmic with plain numbers when the values are far apart."""
     if values and min(values) > 0 and max(values) / min(values) > _LOG_FROM_RATIO:
         set_scale("log")

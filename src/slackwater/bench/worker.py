@@ -113,7 +113,7 @@ def run(spec: RunSpec) -> WorkerResult:
         scratch = Path(spec.scratch or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-")))
         chosen = contender(spec.policy)
         gc_log = scratch / "gc.log"
-        _report("spark")
+        report("spark")
         settings = spec.settings
         spark = bench_session(
             scratch,
@@ -129,7 +129,7 @@ def run(spec: RunSpec) -> WorkerResult:
             },
         )
         cleanup.callback(spark.stop)
-        warnings = _Warnings()
+        warnings = Warnings()
         logging.getLogger("slackwater").addHandler(warnings)
         cleanup.callback(logging.getLogger("slackwater").removeHandler, warnings)
         handle = _attached(spark, chosen, spec, cleanup)
@@ -139,7 +139,7 @@ def run(spec: RunSpec) -> WorkerResult:
         return _Run(spec, chosen, spark, handle, sampler, gc_log, scratch, warnings.texts).result()
 
 
-class _Warnings(logging.Handler):
+class Warnings(logging.Handler):
     """Keeps what Slackwater warns of: it never fails a query, so the log is where trouble shows."""
 
     def __init__(self, limit: int = 20) -> None:
@@ -185,9 +185,9 @@ class _Run:
         warmed_up, warmup_s = self._warm_up()
         first, last = self._measure()
         end_ms = self._drain(last.wall_ms)
-        _report("stopping")
+        report("stopping")
         batches = self._stop_and_collect()
-        _report("checking")
+        report("checking")
         outcome = self._outcome(first, last, end_ms, batches, warmed_up=warmed_up, warmup_s=warmup_s)
         version = self.jvm.java.lang.System.getProperty("java.version")
         trace = msgspec.to_builtins(self._trace(first, last)) if self.spec.trace else None
@@ -196,7 +196,7 @@ class _Run:
     def _start_all(self) -> None:
         count = len(self.queries)
         for i, query in enumerate(self.queries):
-            _report("starting", done=i, of=count)
+            report("starting", done=i, of=count)
             if self.contender.kind in ("fair", "fixed"):
                 self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
             checkpoint = self.scratch / "checkpoints" / query.name
@@ -221,7 +221,7 @@ class _Run:
         while True:
             self._sleep(began, check_s, "warming up", of_s=spec.settings.warmup_max_s)
             batches = [self._batches(running) for running in self.running]
-            steady = is_steady(batches, _now_ms(), round(1000 * span_s), spec.settings.steady_tolerance)
+            steady = is_steady(batches, now_ms(), round(1000 * span_s), spec.settings.steady_tolerance)
             if steady or check_s >= spec.settings.warmup_max_s:
                 return steady, round(time.monotonic() - began, 1)
             check_s = min(check_s + span_s / 2, spec.settings.warmup_max_s)
@@ -234,7 +234,7 @@ class _Run:
 
     def _drain(self, to_ms: int) -> int:
         """Wait until every due window is out, or `drain_s`; returns when that was."""
-        _report("draining", of_s=self.spec.drain_s)
+        report("draining", of_s=self.spec.drain_s)
         give_up = time.monotonic() + self.spec.drain_s
         waiting = list(self.running)
         while waiting and time.monotonic() < give_up:
@@ -245,7 +245,7 @@ class _Run:
             ]
             time.sleep(0.2)
         self._check_alive()
-        return _now_ms()
+        return now_ms()
 
     def _stop_and_collect(self) -> list[list[Batch]]:
         for running in self.running:
@@ -355,7 +355,7 @@ class _Run:
     def _snapshot(self) -> _Snapshot:
         stats = None if self.handle is None else self.handle.stats()
         return _Snapshot(
-            wall_ms=_now_ms(),
+            wall_ms=now_ms(),
             cpu_s=tree_cpu_s(),
             scheduler_cpu_s=stats.cpu_s if stats else 0.0,
             decisions=stats.decisions if stats else 0,
@@ -411,13 +411,13 @@ class _Run:
         """Sleep until `until_s` after `began`, saying now and then how far it is."""
         while (left_s := began + until_s - time.monotonic()) > 0:
             facts: dict[str, Any] = {"queries": self._live_rows()} if self.spec.settings.live else {}
-            _report(state, s=round(time.monotonic() - began), of_s=of_s, **facts)
+            report(state, s=round(time.monotonic() - began), of_s=of_s, **facts)
             if self.spec.trace:
-                self.cpu.append((_now_ms(), tree_cpu_s()))
+                self.cpu.append((now_ms(), tree_cpu_s()))
             if self.handle is not None:
-                self.decisions.append((_now_ms(), self.handle.stats().decisions))
+                self.decisions.append((now_ms(), self.handle.stats().decisions))
                 for ranges in self.ranges:
-                    ranges.add(_now_ms(), self.handle.expectations(ranges.confidence))
+                    ranges.add(now_ms(), self.handle.expectations(ranges.confidence))
             time.sleep(min(left_s, 1.0))
         self._check_alive()
 
@@ -440,7 +440,7 @@ class _Run:
             "name": spec.name,
             "state": said.stage if said is not None else "as soon as possible",
             "slack_s": said.slack_s if said is not None else None,
-            "watermark_lag_s": None if watermark_ms is None else (_now_ms() - watermark_ms) / 1000,
+            "watermark_lag_s": None if watermark_ms is None else (now_ms() - watermark_ms) / 1000,
             "latency_s": latency_s,
             "batches": len(self._batches(running)),
         }
@@ -532,11 +532,11 @@ def _lag_s(queries: Sequence[Sequence[Batch]], at_ms: int) -> float | None:
     return None if lag_ms is None else round(lag_ms / 1000, 3)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return round(time.time() * 1000)
 
 
-def _report(state: str, **facts: Any) -> None:
+def report(state: str, **facts: Any) -> None:
     print(json.dumps({"state": state, **facts}), file=sys.stderr, flush=True)
 
 

@@ -6,6 +6,7 @@ are uniform in 0 … 999 999, and count and sum come out beside the mean.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from slackwater.workloads.base import Payload
     from slackwater.workloads.late_events import LateSpec
 
 INTEGERS = 1_000_000
 INTEGER_STREAM = 2
+KEYS = 300
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,34 @@ class Average:
 
     def window_counts(self, spec: LateSpec, created_ms: int, numbers: range) -> dict[int, int]:
         return window_counts(spec, created_ms, numbers)
+
+
+def keyed(events: DataFrame) -> DataFrame:
+    """The integers with a key each, for aggregates by key."""
+    return events.selectExpr("event_time", f"number % {KEYS} AS key", "number")
+
+
+def aggregates() -> list[Column]:
+    """Of a window and key of `keyed`."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # an oracle needs no Spark
+
+    return [
+        F.count("number").alias("count"),
+        F.sum("number").alias("sum"),
+        F.avg("number").alias("mean"),
+        F.min("number").alias("low"),
+        F.max("number").alias("high"),
+    ]
+
+
+def expected_aggregates(spec: LateSpec, created_ms: int, numbers: range) -> dict[int, list[Payload]]:
+    """The oracle of `aggregates`: (key, count, sum, mean, low, high)."""
+
+    def result(rows: NDArray[np.int64], _event_ms: NDArray[np.int64]) -> list[Payload]:
+        drawn = mixed(rows, spec.seed, INTEGER_STREAM) % INTEGERS
+        by_key: defaultdict[int, list[int]] = defaultdict(list)
+        for number in drawn.tolist():
+            by_key[number % KEYS].append(number)
+        return [(k, len(v), sum(v), sum(v) / len(v), min(v), max(v)) for k, v in by_key.items()]
+
+    return expected_by_window(spec, created_ms, numbers, result)
