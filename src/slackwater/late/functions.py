@@ -46,7 +46,9 @@ class WindowFunction(Protocol):
 
     def kept(self, batch: DataFrame) -> DataFrame: ...
 
-    def executed(self, kept: DataFrame) -> DataFrame: ...
+    def executed(self, kept: DataFrame, windows: int) -> DataFrame:
+        """`windows`: how many of them are in `kept`."""
+        ...
 
 
 def assigned(frame: DataFrame, event_time: str, size_ms: int, slide_ms: int, offset_ms: int) -> DataFrame:
@@ -83,11 +85,13 @@ class Rows:
     def kept(self, batch: DataFrame) -> DataFrame:
         return batch
 
-    def executed(self, kept: DataFrame) -> DataFrame:
+    def executed(self, kept: DataFrame, windows: int) -> DataFrame:
         from pyspark.sql.types import LongType, StructField, StructType  # noqa: PLC0415
 
         result = StructType([StructField(WINDOW, LongType()), *self.schema.fields])
         call = _grouped(self.function, self.size_ms, self.takes_key)
+        if windows == 1 and not self.keys:  # one group: no need to shuffle whole rows to find it
+            kept = kept.coalesce(1)
         return kept.groupBy(WINDOW, *map(_quoted, self.keys)).applyInPandas(call, result)
 
 
@@ -128,7 +132,8 @@ class Aggregates:
         about = (F.count(F.lit(1)).alias(EVENTS), F.max(_quoted(self.source_time)).alias(LATEST))
         return self._by(batch).agg(*about, *self.decomposed.partial)
 
-    def executed(self, kept: DataFrame) -> DataFrame:
+    def executed(self, kept: DataFrame, windows: int) -> DataFrame:
+        del windows
         merged = self._by(kept).agg(*self.decomposed.merge)
         return merged.select(WINDOW, *map(_quoted, self.keys), *self.decomposed.finish)
 

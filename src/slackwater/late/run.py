@@ -221,7 +221,7 @@ class Run:
         with self.store.reading(windows, through=through) as sources:
             emitted = self.store.emit(windows, kind, f"{kind}:{through}")
             kept, from_memory = self._input(spark, sources)
-            self._sink.write(self._described(self._function.executed(kept), emitted, kind), emitted)
+            self._sink.write(self._described(self._function.executed(kept, len(windows)), emitted, kind), emitted)
         return from_memory
 
     def _input(self, spark: SparkSession, sources: dict[int, list[Source]]) -> tuple[DataFrame, bool]:
@@ -252,10 +252,10 @@ class Run:
         parts += [self._read(spark, paths, wanted) for wanted, paths in alike.items()]
         if not parts:
             raise LateExecutionError(self.name, RuntimeError(f"windows {sorted(sources)} have no rows in the store"))
-        united = parts[0]
-        for part in parts[1:]:
-            united = united.unionByName(part)
-        return united, not on_disk
+        while len(parts) > 1:  # in pairs: a chain would be analysed anew at every link
+            pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
+            parts = [pair[0].unionByName(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
+        return parts[0], not on_disk
 
     def _read(self, spark: SparkSession, paths: list[str], windows: Iterable[int]) -> DataFrame:
         return spark.read.schema(self._kept_schema).parquet(*paths).where(F.col(WINDOW).isin(list(windows)))
