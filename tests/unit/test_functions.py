@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from slackwater.core.engine import Engine, EngineSettings
-from slackwater.core.model import Choice, Policy, QueryOptions, QueryView, Snapshot, Stage, Window
+from slackwater.core.model import Choice, Policy, QueryOptions, QueryView, Snapshot, Window
 from slackwater.errors import ConfigurationError
 from slackwater.metrics.catalogue import CATALOGUE, OFFERED
 from slackwater.metrics.graph import MetricProvider
@@ -27,40 +27,23 @@ from slackwater.policies.periodic import Periodic
 from slackwater.policies.qs import Qs
 from slackwater.policies.round_robin import RoundRobin
 from slackwater.testing import ScriptedDriver, SimulatedQuery, run, steps
+from tests.unit.views import NOW, calm, measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NOW = 1_200_000.0
 PATIENT = EngineSettings(lanes=1, max_wait_s=1e6)
 
 
 def _view(key: str, **changes: Any) -> QueryView:
-    view = QueryView(
-        key=key,
-        name=key,
-        stage=Stage.WAITING,
-        eligible=True,
-        waiting_since_wall_ts=NOW - 1,
-        last_turn_wall_ts=NOW - 1,
-        window_end_event_ts=None,
-        swm_wall_ts=NOW,
-        swm_sigma_s=0.0,
-        swm_sure_wall_ts=NOW,
-        batch_cost_s=0.3,
-        row_cost_s=0.0,
-        sweep_cost_s=0.0,
-        rows_per_s=100.0,
-        backlog_rows=100.0,
-        offsets_wall_ts=NOW - 1,
-    )
-    return replace(view, **changes)
+    """A query without windows that waits at its gate, due now, a hundred rows a second."""
+    due = {"window_end_event_ts": None, "swm_wall_ts": NOW, "swm_sigma_s": 0.0, "swm_sure_wall_ts": NOW}
+    plain = {"sweep_cost_s": 0.0, "rows_per_s": 100.0, "backlog_rows": 100.0}
+    return calm(key, **(due | plain | changes))
 
 
 def _snapshot(*views: QueryView, lanes: int = 2, wall_ts: float = NOW) -> Snapshot:
-    snapshot = Snapshot(wall_ts, tuple(sorted(views, key=lambda view: view.key)), lanes, lanes, lanes)
-    provider = MetricProvider(CATALOGUE, OFFERED, driver="test")
-    return replace(snapshot, metrics=provider(snapshot, [*OFFERED, *(metric.name for metric in CATALOGUE)]))
+    return measured(Snapshot(wall_ts, tuple(sorted(views, key=lambda view: view.key)), lanes, lanes, lanes))
 
 
 def _order(choices: list[Choice]) -> list[str]:

@@ -14,7 +14,7 @@ from slackwater.policies.klink import Klink, KlinkNoMm
 from slackwater.policies.periodic import Periodic
 from slackwater.policies.round_robin import RoundRobin
 from slackwater.testing import ScriptedDriver, SimulatedQuery, run, steps
-from tests.unit.test_policies import NOW, _due, _view
+from tests.unit.views import NOW, calm, overdue
 
 FULL, CALM = Memory(80, 100), Memory(60, 100)
 
@@ -48,12 +48,12 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 
 def choices(policy: Klink, memory: Memory | None, *, lanes: int = 4, free: int = 4) -> dict[str, Choice]:
     queries = (
-        _due("big", 1.0, freeable_bytes=900.0),
-        _view("calm", freeable_bytes=0.0),
-        _due("late", 9.0, freeable_bytes=0.0),
-        _due("small", 2.0, freeable_bytes=100.0),
-        _due("smaller", 1.0, freeable_bytes=50.0),
-        _due("tie", 3.0, freeable_bytes=900.0),
+        overdue("big", 1.0, freeable_bytes=900.0),
+        calm("calm", freeable_bytes=0.0),
+        overdue("late", 9.0, freeable_bytes=0.0),
+        overdue("small", 2.0, freeable_bytes=100.0),
+        overdue("smaller", 1.0, freeable_bytes=50.0),
+        overdue("tie", 3.0, freeable_bytes=900.0),
     )
     snapshot = Snapshot(NOW, queries, lanes, free, 2, memory=memory)
     return {choice.key: choice for choice in policy.decide(snapshot)}

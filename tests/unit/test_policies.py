@@ -14,59 +14,22 @@ from hypothesis import strategies as st
 from slackwater.core.engine import Engine, EngineSettings
 from slackwater.core.model import Choice, Knob, Policy, QueryOptions, QueryView, Snapshot, Stage, Window
 from slackwater.errors import ConfigurationError
-from slackwater.metrics.catalogue import CATALOGUE, OFFERED
-from slackwater.metrics.graph import MetricProvider
 from slackwater.policies.assembly import engine_for
 from slackwater.policies.klink import Klink
 from slackwater.policies.registry import create, describe, known_policies
 from slackwater.policies.round_robin import RoundRobin
 from slackwater.testing import ScriptedDriver, SimulatedQuery, run, steps
+from tests.unit.views import NOW, calm, measured, overdue
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-NOW = 1_200_000.0
 every_policy = pytest.mark.parametrize("name", known_policies())
 enforcing_policy = pytest.mark.parametrize("name", [n for n in known_policies() if create(n).enforces])
 
 
-def _view(key: str, **changes: Any) -> QueryView:
-    """A query that waits at its gate, ten seconds of a window before it, cheap, with nothing urgent."""
-    calm = QueryView(
-        key=key,
-        name=key,
-        stage=Stage.WAITING,
-        eligible=True,
-        waiting_since_wall_ts=NOW - 1,
-        last_turn_wall_ts=NOW - 1,
-        window_end_event_ts=NOW + 10,
-        swm_wall_ts=NOW + 11,
-        swm_sigma_s=0.1,
-        swm_sure_wall_ts=NOW + 11.2,
-        batch_cost_s=0.3,
-        row_cost_s=0.0,
-        sweep_cost_s=0.3,
-        rows_per_s=1000.0,
-        backlog_rows=1000.0,
-        offsets_wall_ts=NOW - 1,
-    )
-    return replace(calm, **changes)
-
-
-def _due(key: str, overdue_s: float = 1.0, **changes: Any) -> QueryView:
-    """A query whose watermark should have been readable for a while."""
-    sure = NOW - overdue_s
-    due = {"window_end_event_ts": sure - 1.2, "swm_wall_ts": sure - 0.2, "swm_sure_wall_ts": sure}
-    return _view(key, **(due | changes))
-
-
 def _snapshot(*views: QueryView, lanes: int = 1) -> Snapshot:
-    return _measured(Snapshot(NOW, tuple(sorted(views, key=lambda view: view.key)), lanes, lanes, 2))
-
-
-def _measured(snapshot: Snapshot) -> Snapshot:
-    provider = MetricProvider(CATALOGUE, OFFERED, driver="test")
-    return replace(snapshot, metrics=provider(snapshot, [*OFFERED, *(metric.name for metric in CATALOGUE)]))
+    return measured(Snapshot(NOW, tuple(sorted(views, key=lambda view: view.key)), lanes, lanes, 2))
 
 
 def _order(policy: Policy, *views: QueryView) -> list[str]:
@@ -89,7 +52,7 @@ def _views(draw: DrawFn) -> list[QueryView]:
         sigma = draw(st.floats(0, 10))
         windowed = draw(st.booleans())
         views.append(
-            _view(
+            calm(
                 key,
                 eligible=draw(st.booleans()),
                 waiting_since_wall_ts=NOW - draw(st.floats(0, 100)),
@@ -121,8 +84,8 @@ def _views(draw: DrawFn) -> list[QueryView]:
 def test_choices_do_not_depend_on_the_order_of_queries(name: str, views: list[QueryView], seed: Any):
     shuffled = list(views)
     seed.shuffle(shuffled)
-    there = create(name).decide(_measured(Snapshot(NOW, tuple(views), 2, 2, 2)))
-    back = create(name).decide(_measured(Snapshot(NOW, tuple(shuffled), 2, 2, 2)))
+    there = create(name).decide(measured(Snapshot(NOW, tuple(views), 2, 2, 2)))
+    back = create(name).decide(measured(Snapshot(NOW, tuple(shuffled), 2, 2, 2)))
     assert {choice.key: choice for choice in there} == {choice.key: choice for choice in back}
 
 
@@ -290,44 +253,44 @@ def test_a_smaller_priority_class_never_waits_for_a_greater_one(name: str):
 
 
 def test_round_robin_goes_by_last_turn():
-    views = [_view("a", last_turn_wall_ts=NOW - 3), _view("b", last_turn_wall_ts=NOW - 9), _due("c")]
+    views = [calm("a", last_turn_wall_ts=NOW - 3), calm("b", last_turn_wall_ts=NOW - 9), overdue("c")]
     assert _order(RoundRobin(), *views) == ["b", "a", "c"]
 
 
 def test_round_robin_starts_everybody_who_may_start():
-    assert set(_order(RoundRobin(), _view("a"), _due("b"), _view("c", eligible=False))) == {"a", "b"}
+    assert set(_order(RoundRobin(), calm("a"), overdue("b"), calm("c", eligible=False))) == {"a", "b"}
 
 
 def test_fcfs_goes_by_the_oldest_row():
     views = [
-        _view("a", offsets_wall_ts=NOW - 2, last_turn_wall_ts=NOW - 50),
-        _view("b", offsets_wall_ts=NOW - 7, last_turn_wall_ts=NOW - 1),
-        _view("c", offsets_wall_ts=NOW - 4),
+        calm("a", offsets_wall_ts=NOW - 2, last_turn_wall_ts=NOW - 50),
+        calm("b", offsets_wall_ts=NOW - 7, last_turn_wall_ts=NOW - 1),
+        calm("c", offsets_wall_ts=NOW - 4),
     ]
     assert _order(create("fcfs"), *views) == ["b", "c", "a"]
 
 
 def test_edf_goes_by_the_end_of_the_window_whether_or_not_its_watermark_can_be_there():
     views = [
-        _view("a", window_end_event_ts=NOW + 9, swm_wall_ts=NOW + 9.1),
-        _view("b", window_end_event_ts=NOW + 2, swm_wall_ts=NOW + 60),
-        _view("c", window_end_event_ts=NOW + 5, swm_wall_ts=NOW + 5.1),
+        calm("a", window_end_event_ts=NOW + 9, swm_wall_ts=NOW + 9.1),
+        calm("b", window_end_event_ts=NOW + 2, swm_wall_ts=NOW + 60),
+        calm("c", window_end_event_ts=NOW + 5, swm_wall_ts=NOW + 5.1),
     ]
     assert _order(create("edf"), *views) == ["b", "c", "a"]
 
 
 def test_edf_takes_the_target_of_a_query_without_windows_for_its_deadline():
-    stateless = _view("b", window_end_event_ts=None, swm_wall_ts=NOW + 3)
-    assert _order(create("edf"), _view("a", window_end_event_ts=NOW + 4), stateless) == ["b", "a"]
+    stateless = calm("b", window_end_event_ts=None, swm_wall_ts=NOW + 3)
+    assert _order(create("edf"), calm("a", window_end_event_ts=NOW + 4), stateless) == ["b", "a"]
 
 
 def test_edf_runs_a_pending_sweep_before_windows_to_come():
-    pending = _view("b", sweep_pending=True, swm_wall_ts=NOW - 0.5, window_end_event_ts=NOW + 60)
-    assert _order(create("edf"), _view("a", window_end_event_ts=NOW + 1), pending) == ["b", "a"]
+    pending = calm("b", sweep_pending=True, swm_wall_ts=NOW - 0.5, window_end_event_ts=NOW + 60)
+    assert _order(create("edf"), calm("a", window_end_event_ts=NOW + 1), pending) == ["b", "a"]
 
 
 def test_observe_has_no_opinion():
-    assert create("observe").decide(_snapshot(_due("a"))) == []
+    assert create("observe").decide(_snapshot(overdue("a"))) == []
     assert not create("observe").enforces
 
 
@@ -335,19 +298,19 @@ def test_observe_has_no_opinion():
 
 
 def test_query_past_its_sweep_runs_before_one_with_slack():
-    assert _order(Klink(), _view("a"), _due("b")) == ["b"]
+    assert _order(Klink(), calm("a"), overdue("b")) == ["b"]
 
 
 def test_the_query_that_is_overdue_longest_runs_first():
-    assert _order(Klink(), _due("a", 0.5), _due("b", 4.0), _due("c", 2.0)) == ["b", "c", "a"]
+    assert _order(Klink(), overdue("a", 0.5), overdue("b", 4.0), overdue("c", 2.0)) == ["b", "c", "a"]
 
 
 def test_of_two_that_are_equally_due_the_dearer_runs_first():
-    assert _order(Klink(), _due("a"), _due("b", batch_cost_s=2.0)) == ["b", "a"]
+    assert _order(Klink(), overdue("a"), overdue("b", batch_cost_s=2.0)) == ["b", "a"]
 
 
 def test_a_query_with_slack_waits_and_says_until_when():
-    choice = _choice(Klink(), _view("a"))
+    choice = _choice(Klink(), calm("a"))
     assert not choice.start
     assert choice.wake_wall_ts is not None
     assert NOW < choice.wake_wall_ts <= NOW + 11.2
@@ -355,23 +318,23 @@ def test_a_query_with_slack_waits_and_says_until_when():
 
 
 def test_a_pending_sweep_starts_at_once():
-    assert _choice(Klink(), _view("a", sweep_pending=True)).start
+    assert _choice(Klink(), calm("a", sweep_pending=True)).start
 
 
 def test_slack_shrinks_as_cost_grows():
-    cheap, dear = _choice(Klink(), _view("a")), _choice(Klink(), _view("a", batch_cost_s=3.0))
+    cheap, dear = _choice(Klink(), calm("a")), _choice(Klink(), calm("a", batch_cost_s=3.0))
     assert dear.urgency < cheap.urgency
 
 
 def test_a_deadline_of_the_users_tightens_the_slack():
-    plain, tight = _choice(Klink(), _view("a")), _choice(Klink(), _view("a", deadline_s=0.2))
+    plain, tight = _choice(Klink(), calm("a")), _choice(Klink(), calm("a", deadline_s=0.2))
     assert tight.urgency < plain.urgency
 
 
 def _swm_near(row_cost_s: float, **changes: Any) -> QueryView:
     """The last batch was ten seconds ago, the watermark is a moment away, and a row costs so much."""
     near = {"swm_wall_ts": NOW + 0.5, "swm_sure_wall_ts": NOW + 0.7, "window_end_event_ts": NOW}
-    return _view("a", offsets_wall_ts=NOW - 10, row_cost_s=row_cost_s, backlog_rows=10_000.0, **(near | changes))
+    return calm("a", offsets_wall_ts=NOW - 10, row_cost_s=row_cost_s, backlog_rows=10_000.0, **(near | changes))
 
 
 def test_preparing_pays_only_where_the_rows_outweigh_the_batch():
@@ -470,23 +433,23 @@ def test_under_the_cost_knob_every_other_sweep_rides_with_the_next_windows_data(
 )
 def test_what_goes_first(name: str, first: dict[str, Any], second: dict[str, Any]):
     common = {"backlog_rows": 100.0, "row_cost_s": 1e-4, "window_end_event_ts": NOW + 3}
-    views = [_view("b-first", **{**common, **first}), _view("a-second", **{**common, **second})]
+    views = [calm("b-first", **{**common, **first}), calm("a-second", **{**common, **second})]
     assert _order(create(name), *views) == ["b-first", "a-second"]
 
 
 def test_highest_rate_looks_through_the_pipeline():
     """A query whose reader throws everything away brings nothing out, however productive it is itself."""
     views = [
-        _view("a", selectivity=1.0, downstream=("z",), backlog_rows=10.0),
-        _view("b", selectivity=0.5, backlog_rows=10.0),
-        _view("z", selectivity=0.01, backlog_rows=10.0),
+        calm("a", selectivity=1.0, downstream=("z",), backlog_rows=10.0),
+        calm("b", selectivity=0.5, backlog_rows=10.0),
+        calm("z", selectivity=0.01, backlog_rows=10.0),
     ]
     assert _order(create("hr"), *views)[0] == "b"
 
 
 def test_the_one_that_sbox_chose_stays_first_until_its_window_is_out():
     policy = create("sbox")
-    chosen, later = _view("b", window_end_event_ts=NOW + 2), _view("a", window_end_event_ts=NOW + 3)
+    chosen, later = calm("b", window_end_event_ts=NOW + 2), calm("a", window_end_event_ts=NOW + 3)
     assert _order(policy, chosen, later) == ["b", "a"]
     sooner = replace(later, window_end_event_ts=NOW + 1)
     assert _order(policy, chosen, sooner) == ["b", "a"]
@@ -494,7 +457,7 @@ def test_the_one_that_sbox_chose_stays_first_until_its_window_is_out():
 
 
 def test_intermittent_waits_as_long_as_the_deadline_allows():
-    view = _due("q")
+    view = overdue("q")
     assert _choice(create("intermittent"), view).start
     patient = replace(view, window_end_event_ts=NOW, deadline_s=60.0)
     choice = _choice(create("intermittent"), patient)
@@ -503,7 +466,7 @@ def test_intermittent_waits_as_long_as_the_deadline_allows():
 
 
 def test_random_draws_anew_every_period_and_repeats_for_the_same_seed():
-    views = [_view(key) for key in "abcdefgh"]
+    views = [calm(key) for key in "abcdefgh"]
     snapshot = _snapshot(*views)
     orders = {
         tuple(c.key for c in create("random", seed=1).decide(replace(snapshot, wall_ts=NOW + i))) for i in range(10)
