@@ -20,5 +20,8 @@ class Chain:
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         slope, age = snapshot.metrics["chain-slope"], snapshot.metrics["head-age-s"]
         return ranked(
-            snapshot, lambda i, _: (-slope[i], -age[i]), lambda i: f"rids of {slope[i]:.3g} rows a second of work"
+            snapshot,
+            [-rows for rows in slope],
+            [-age_s for age_s in age],
+            reason=lambda i: f"rids of {slope[i]:.3g} rows a second of work",
         )

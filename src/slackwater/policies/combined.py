@@ -12,7 +12,7 @@ from slackwater.policies.periodic import at_its_period
 from slackwater.policies.round_robin import RoundRobin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from slackwater.core.model import Choice, Policy, QueryView, Snapshot
 
@@ -54,8 +54,7 @@ class Combined:
             others = [choice for choice in answer.choices if not (choice.start and choice.key in eligible)]
             for ordered in (ready, others):
                 found += [
-                    replace(
-                        choice,
+                    choice.but(
                         urgency=float(rank * len(answers) + place),
                         reason=f"{answer.label}, {answer.policy.name}: {choice.reason}",
                     )
@@ -105,6 +104,8 @@ class Groups:
                 )
         self._policies = [(label, at_its_period(policy)) for label, policy in policies]
         self._place_of = place_of
+        self._shown: tuple[QueryView, ...] = ()
+        self._members: dict[int, list[int]] = {}
         needs = {need for _, policy in self._policies for need in getattr(policy, "needs", ())}
         self.needs = tuple(sorted(needs))
         waits = [getattr(policy, "max_wait_s", None) for _, policy in self._policies]
@@ -131,14 +132,16 @@ class Groups:
             answers.append(Answer(place, label, policy, part.queries, ordered))
         return answers
 
-    def _parts(self, snapshot: Snapshot) -> list[tuple[int, Snapshot]]:
+    def _parts(self, snapshot: Snapshot) -> Iterator[tuple[int, Snapshot]]:
         """For each group that has queries here, the snapshot of them alone."""
-        members: dict[int, list[int]] = {}
-        for index, query in enumerate(snapshot.queries):
-            place = self._place_of(query)
-            if place is not None:
-                members.setdefault(place, []).append(index)
-        return [(place, _part(snapshot, members[place])) for place in sorted(members)]
+        if snapshot.queries is not self._shown:
+            self._shown, self._members = snapshot.queries, {}
+            for index, query in enumerate(snapshot.queries):
+                place = self._place_of(query)
+                if place is not None:
+                    self._members.setdefault(place, []).append(index)
+        for place in sorted(self._members):
+            yield place, _part(snapshot, self._members[place])
 
 
 def agreed_enforces(owner: str, policies: Sequence[tuple[str, Policy]]) -> bool:
@@ -159,6 +162,8 @@ def _asks(policy: Policy, part: Snapshot) -> bool:
 
 
 def _part(snapshot: Snapshot, members: list[int]) -> Snapshot:
+    if len(members) == len(snapshot.queries):
+        return snapshot
     return replace(
         snapshot,
         queries=tuple(snapshot.queries[i] for i in members),

@@ -17,11 +17,8 @@ class Edf:
     enforces = True
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        return ranked(
-            snapshot,
-            lambda _, query: (deadline(query),),
-            lambda i: f"deadline in {deadline(snapshot.queries[i]) - snapshot.wall_ts:+.1f} s",
-        )
+        now, deadlines = snapshot.wall_ts, [deadline(query) for query in snapshot.queries]
+        return ranked(snapshot, deadlines, reason=lambda i: f"deadline in {deadlines[i] - now:+.1f} s")
 
 
 def deadline(query: QueryView) -> float:

@@ -17,8 +17,5 @@ class Fcfs:
     enforces = True
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        return ranked(
-            snapshot,
-            lambda _, query: (query.offsets_wall_ts,),
-            lambda i: f"oldest row waits since {snapshot.wall_ts - snapshot.queries[i].offsets_wall_ts:.1f} s",
-        )
+        now, oldest = snapshot.wall_ts, [query.offsets_wall_ts for query in snapshot.queries]
+        return ranked(snapshot, oldest, reason=lambda i: f"oldest row waits since {now - oldest[i]:.1f} s")

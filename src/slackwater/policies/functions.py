@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Real
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -129,10 +129,10 @@ class _Functions:
         lanes = {row.query.key: _lane(self._f, row) for row in rows} if self._f is not None else {}
         order = ranked(
             snapshot,
-            lambda i, query: (*(-entry for entry in vectors[i]), query.last_turn_wall_ts),
-            lambda i: f"priority {', '.join(f'{entry:.3g}' for entry in vectors[i])}",
+            *([-entry for entry in column] for column in zip(*vectors, strict=True)),
+            reason=lambda i: f"priority {', '.join(f'{entry:.3g}' for entry in vectors[i])}",
         )
-        return [replace(choice, lane=lanes.get(choice.key), batches=self._batches) for choice in order]
+        return [choice.but(lane=lanes.get(choice.key), batches=self._batches) for choice in order]
 
 
 def _vector(g: Order, row: Features) -> tuple[float, ...]:

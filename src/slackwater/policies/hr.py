@@ -19,4 +19,8 @@ class Hr:
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         rate = snapshot.metrics["path-rate"]
-        return ranked(snapshot, lambda i, _: (-rate[i],), lambda i: f"brings {rate[i]:.3g} rows out a second of work")
+        return ranked(
+            snapshot,
+            [-rows for rows in rate],
+            reason=lambda i: f"brings {rate[i]:.3g} rows out a second of work",
+        )

@@ -21,4 +21,4 @@ class Lsf:
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         now, cost = snapshot.wall_ts, snapshot.metrics["turn-cost-s"]
         slack = [deadline(query) - now - cost[i] for i, query in enumerate(snapshot.queries)]
-        return ranked(snapshot, lambda i, _: (slack[i],), lambda i: f"slack {slack[i]:+.2f} s")
+        return ranked(snapshot, slack, reason=lambda i: f"slack {slack[i]:+.2f} s")

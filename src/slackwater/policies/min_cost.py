@@ -19,4 +19,4 @@ class MinCost:
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         cost = snapshot.metrics["cost-s"]
-        return ranked(snapshot, lambda i, _: (cost[i],), lambda i: f"a row costs {cost[i] * 1e6:.3g} µs")
+        return ranked(snapshot, cost, reason=lambda i: f"a row costs {cost[i] * 1e6:.3g} µs")

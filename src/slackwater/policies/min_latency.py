@@ -19,4 +19,4 @@ class MinLatency:
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         cost = snapshot.metrics["turn-cost-s"]
-        return ranked(snapshot, lambda i, _: (cost[i],), lambda i: f"its turn takes {cost[i]:.2f} s")
+        return ranked(snapshot, cost, reason=lambda i: f"its turn takes {cost[i]:.2f} s")

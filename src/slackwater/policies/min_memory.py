@@ -21,6 +21,7 @@ class MinMemory:
         state, cost = snapshot.metrics["state-bytes"], snapshot.metrics["turn-cost-s"]
         return ranked(
             snapshot,
-            lambda i, query: (not query.sweep_pending, -state[i] / max(cost[i], 1e-6)),
-            lambda i: f"holds {state[i] / 1e6:.1f} MB of state",
+            [not query.sweep_pending for query in snapshot.queries],
+            [-held / max(cost_s, 1e-6) for held, cost_s in zip(state, cost, strict=True)],
+            reason=lambda i: f"holds {state[i] / 1e6:.1f} MB of state",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from slackwater.policies.combined import Groups
@@ -37,8 +37,7 @@ class MultiClass:
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         return [
-            replace(
-                choice,
+            choice.but(
                 urgency=float(answer.place * len(snapshot.queries) + rank),
                 reason=f"{answer.label}, {answer.policy.name}: {choice.reason}",
             )
@@ -47,4 +46,4 @@ class MultiClass:
         ]
 
     def _place_of(self, query: QueryView) -> int:
-        return max((place for place, c in enumerate(self._classes) if c <= query.priority_class), default=0)
+        return max(0, bisect_right(self._classes, query.priority_class) - 1)

@@ -60,7 +60,7 @@ def _not_before(choice: Choice, until_wall_ts: float) -> Choice:
     """Nobody is asked before the period is over, so waking earlier is in vain."""
     if choice.wake_wall_ts is None or choice.wake_wall_ts >= until_wall_ts:
         return choice
-    return replace(choice, wake_wall_ts=until_wall_ts)
+    return choice.but(wake_wall_ts=until_wall_ts)
 
 
 def _keys(snapshot: Snapshot) -> tuple[str, ...]:

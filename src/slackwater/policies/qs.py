@@ -19,4 +19,4 @@ class Qs:
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         rows = snapshot.metrics["queue-rows"]
-        return ranked(snapshot, lambda i, _: (-rows[i],), lambda i: f"{rows[i]:.0f} rows wait")
+        return ranked(snapshot, [-waiting for waiting in rows], reason=lambda i: f"{rows[i]:.0f} rows wait")

@@ -23,8 +23,5 @@ class Random:
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         period = int(snapshot.wall_ts / self._period_s)
-        return ranked(
-            snapshot,
-            lambda _, query: (crc32(f"{self._seed}/{period}/{query.key}".encode()),),
-            lambda _: "drawn by lot",
-        )
+        lots = [crc32(f"{self._seed}/{period}/{query.key}".encode()) for query in snapshot.queries]
+        return ranked(snapshot, lots, reason=lambda _: "drawn by lot")

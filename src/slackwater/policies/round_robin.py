@@ -17,8 +17,5 @@ class RoundRobin:
     enforces = True
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        return ranked(
-            snapshot,
-            lambda _, query: (query.last_turn_wall_ts,),
-            lambda i: f"last turn {snapshot.wall_ts - snapshot.queries[i].last_turn_wall_ts:.1f} s ago",
-        )
+        now, last = snapshot.wall_ts, [query.last_turn_wall_ts for query in snapshot.queries]
+        return ranked(snapshot, last, reason=lambda i: f"last turn {now - last[i]:.1f} s ago")

@@ -27,6 +27,7 @@ class Sbox:
         chosen = self._chosen[0] if self._chosen else ""
         return ranked(
             snapshot,
-            lambda i, query: (query.key != chosen, ends[i][1]),
-            lambda i: f"window end in {ends[i][1] - snapshot.wall_ts:+.1f} s",
+            [key != chosen for key, _ in ends],
+            [end for _, end in ends],
+            reason=lambda i: f"window end in {ends[i][1] - snapshot.wall_ts:+.1f} s",
         )
