@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slackwater.metrics.chains import Peers
+    from slackwater.metrics.graph import Values
     from slackwater.metrics.periods import Column
 
 _LEAST_COST_S = 1e-9
@@ -53,13 +54,13 @@ def _load(columns: Sequence[Column]) -> Column:
     return batch + row * rate
 
 
-def _path_selectivity(index: int, columns: Sequence[Column], readers: Peers, path: Column) -> float:
+def _path_selectivity(index: int, columns: Sequence[Values], readers: Peers, path: Values) -> float:
     (selectivity,) = columns
     onward = sum(path[reader] for reader in readers[index]) if readers[index] else 1.0
     return float(selectivity[index] * onward)
 
 
-def _path_cost(index: int, columns: Sequence[Column], readers: Peers, path: Column) -> float:
+def _path_cost(index: int, columns: Sequence[Values], readers: Peers, path: Values) -> float:
     cost, selectivity = columns
     return float(cost[index] + selectivity[index] * sum(path[reader] for reader in readers[index]))
 
@@ -69,7 +70,7 @@ def _path_rate(columns: Sequence[Column]) -> Column:
     return selectivity / np.maximum(_LEAST_COST_S, cost)
 
 
-def _chain_slope(index: int, columns: Sequence[Column], readers: Peers, _: Column) -> float:
+def _chain_slope(index: int, columns: Sequence[Values], readers: Peers, _: Values) -> float:
     """Steepest fall of the progress chart from a query on: rows gone a second, best prefix of its paths.
 
     What the last one of a path writes has left the pipeline, and its memory: the chart ends at 0.

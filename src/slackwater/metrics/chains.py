@@ -6,27 +6,32 @@ from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from slackwater.metrics.features import Dependency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slackwater.core.model import QueryView
+    from slackwater.metrics.periods import Mask
 
 Peers = Sequence[tuple[int, ...]]
 
 
 class Chains:
-    """The pipelines of some queries, by their places. Readers that are not among them are passed over.
+    """The pipelines of some queries, by their places: `downstream` are the keys that read from each.
+
+    Readers that are not among them are passed over.
 
     `peers` is free of cycles, so that values can be computed along it: a reader that feeds its writer again counts as
     an end. `reached` follows the cycles, too.
     """
 
-    def __init__(self, queries: Sequence[QueryView]) -> None:
-        places = {query.key: index for index, query in enumerate(queries)}
-        self.names = tuple((query.key, query.downstream) for query in queries)
-        self._readers = [tuple(places[key] for key in query.downstream if key in places) for query in queries]
+    def __init__(self, keys: Sequence[str], downstream: Sequence[tuple[str, ...]]) -> None:
+        places = {key: index for index, key in enumerate(keys)}
+        self.keys, self.downstream = keys, downstream
+        self._readers = [tuple(places[key] for key in readers if key in places) for readers in downstream]
+        self._linked = any(self._readers)
         self._writers = _turned(self._readers)
         try:
             ends = self._readers
@@ -48,14 +53,19 @@ class Chains:
         """All queries, each after its peers."""
         return self._order[along]
 
-    def reached(self, changed: Iterable[int], along: Dependency) -> set[int]:
+    def reached(self, changed: Mask, along: Dependency) -> Mask:
         """Who looks at those that changed, directly or through others, if everybody looks along this way."""
-        return _closure(changed, self._writers if along is Dependency.DOWNSTREAM else self._readers)
+        if not self._linked:
+            return changed
+        towards = self._writers if along is Dependency.DOWNSTREAM else self._readers
+        found = np.zeros(len(changed), np.bool_)
+        found[list(_closure(np.flatnonzero(changed).tolist(), towards))] = True
+        return found
 
     def neighbours(self, index: int, along: Dependency) -> tuple[str, ...]:
         """Keys of those next to a query in their order (sums follow it), cycles included."""
         peers = self._readers if along is Dependency.DOWNSTREAM else self._writers
-        return tuple(self.names[peer][0] for peer in peers[index])
+        return tuple(self.keys[peer] for peer in peers[index])
 
 
 def _turned(edges: Peers) -> list[tuple[int, ...]]:

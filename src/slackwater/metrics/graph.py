@@ -8,6 +8,7 @@ primitive that the driver lacks is a configuration error that names the chain wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,15 @@ from slackwater.metrics.features import Dependency, derived
 from slackwater.metrics.periods import Period, Since
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from slackwater.core.model import Snapshot
-    from slackwater.metrics.chains import Peers
+    from slackwater.metrics.chains import Chains, Peers
     from slackwater.metrics.features import Feature, Primitive
-    from slackwater.metrics.periods import Column
+    from slackwater.metrics.periods import Column, Mask
+
+
+Values = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class PathMetric:
     name: str
     about: str
     needs: tuple[str, ...]
-    cell: Callable[[int, Sequence[Column], Peers, Column], float]
+    cell: Callable[[int, Sequence[Values], Peers, Values], float]
     along: Dependency = Dependency.DOWNSTREAM
 
 
@@ -93,7 +97,7 @@ class MetricProvider:
     def __call__(self, snapshot: Snapshot, wanted: Iterable[str]) -> dict[str, list[float]]:
         """One period: the wanted metrics, a value for each query of the snapshot."""
         names = tuple(wanted)
-        period = Period(snapshot, self._last.chains)
+        period = Period(snapshot, self._last)
         renewal = _Renewal(period, Since(self._last, period), {})
         for name in names:
             self._renew(name, renewal)
@@ -107,47 +111,53 @@ class MetricProvider:
         primitive = self._offered.get(name)
         if primitive is not None:
             column, cells = renewal.begin(name, since.stale(primitive.feature))
-            column[cells] = [primitive.value(period.queries[i], period.wall_ts) for i in cells]
+            value, queries, now = primitive.value, period.queries, period.wall_ts
+            column[cells] = [value(queries[i], now) for i in np.flatnonzero(cells).tolist()]
         else:
             metric = self._catalogue[name]
             columns = [self._renew(need, renewal) for need in metric.needs]
-            touched = since.new.union(*(renewal.changed[need] for need in metric.needs))
+            touched = since.new
+            for need in metric.needs:
+                touched = touched | renewal.changed[need]
             if isinstance(metric, PathMetric):
                 column, cells = renewal.begin(name, since.reached(touched, metric.along))
-                renewed, peers = set(cells), period.chains.peers(metric.along)
-                for i in period.chains.order(metric.along):
-                    if i in renewed:
-                        column[i] = metric.cell(i, columns, peers, column)
+                column = _along(metric, period.chains, columns, column, cells)
             else:
                 column, cells = renewal.begin(name, touched)
                 column[cells] = metric.compute([needed[cells] for needed in columns])
         renewal.end(name, column, cells)
-        self.renewed_cells += len(cells)
+        self.renewed_cells += int(np.count_nonzero(cells))
         return column
+
+
+def _along(metric: PathMetric, chains: Chains, columns: Sequence[Column], column: Column, cells: Mask) -> Column:
+    """The column with the cells to renew computed in the order of the pipelines, as plain numbers: one at a time."""
+    peers, renewed = chains.peers(metric.along), cells.tolist()
+    needed, values = [column.tolist() for column in columns], column.tolist()
+    for i in chains.order(metric.along):
+        if renewed[i]:
+            values[i] = metric.cell(i, needed, peers, values)
+    return np.array(values, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Renewal:
-    """One period in the making: `changed` are the places where a metric differs from the last period's."""
+    """One period in the making: `changed` says where a metric differs from the last period's."""
 
     period: Period
     since: Since
-    changed: dict[str, set[int]]
+    changed: dict[str, Mask]
 
-    def begin(self, name: str, stale: set[int]) -> tuple[Column, list[int]]:
-        """A metric's last values, and the places to renew: all where there are no last values."""
+    def begin(self, name: str, stale: Mask) -> tuple[Column, Mask]:
+        """A metric's last values, and which to renew: all where there are no last values."""
         carried = self.since.carried(name)
         if carried is not None:
-            return carried, sorted(stale)
-        everybody = range(len(self.period.queries))
-        return np.full(len(everybody), np.nan), list(everybody)
+            return carried, stale
+        return np.full(len(self.period.queries), np.nan), self.since.everybody()
 
-    def end(self, name: str, column: Column, cells: list[int]) -> None:
+    def end(self, name: str, column: Column, cells: Mask) -> None:
         """Keep the column. What came out as it was has not changed, and nothing that follows from it alone has."""
         self.period.columns[name] = column
         carried = self.since.carried(name)
-        if carried is None:
-            self.changed[name] = set(cells)
-        else:
-            differs = column[cells] != carried[cells]  # as NaN does, the value that a new query had before
-            self.changed[name] = {i for i, changed in zip(cells, differs.tolist(), strict=True) if changed}
+        # NaN, the value that a new query had before, differs from all.
+        self.changed[name] = cells if carried is None else cells & (column != carried)
