@@ -10,8 +10,9 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from slackwater.core.history import Entry, History
 from slackwater.core.lanes import AdaptiveLanes
@@ -63,13 +64,10 @@ class EngineSettings:
                 raise ConfigurationError(f"{name}={value!r}: a positive number of seconds is needed.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Want:
-    order: tuple[int, int, float, str]
-    key: str
-    reason: str
-    choice: Choice | None = None
-
+_OVERDUE, _AWAITED, _CHOSEN = range(3)
+# A turn that is wanted: why, the class, the lesser first, the key. They compare in the order of granting.
+_Want = tuple[int, int, float, str]
+_KEY: Final = 3
 
 Metrics = Callable[[Snapshot, Iterable[str]], Mapping[str, Sequence[float]]]
 
@@ -98,6 +96,8 @@ class Engine:
         self._troubled = False
         self._told_wall_ts = -math.inf
         self._views: tuple[QueryView, ...] = ()
+        self._ordered: tuple[QueryState, ...] = ()
+        self._readers: dict[str, tuple[str, ...]] = {}
         self._reasons: dict[str, str] = {}
         self._planned: set[str] = set()
 
@@ -142,45 +142,45 @@ class Engine:
         )
         self._views = snapshot.queries
         choices = self._ask(snapshot)
-        for key, choice in choices.items():
-            self._reasons[key] = choice.reason
+        self._reasons.update([(key, choice.reason) for key, choice in choices.items()])
         if self.policy.enforces:
             waiting = self._grant_turns(snapshot, choices, free, grants)
             self._lanes.observe(
                 now,
                 cores=report.cores,
-                tasks=report.ordinary_tasks + sum(seen.running_tasks for seen in report.queries),
+                tasks=report.ordinary_tasks + sum([seen.running_tasks for seen in report.queries]),
                 cpu_s=report.cpu_s,
                 processors=report.processors,
                 pressed=waiting > 0,
             )
-        wake = min((ts for ts in self._wake_times(choices) if ts > now), default=now + _LONGEST_WAKE_S)
         return Commands(
             grants=tuple(grants),
             urgencies=self._urgencies(choices),
-            freeing=frozenset(key for key, choice in choices.items() if choice.freeing),
+            freeing=frozenset([key for key, choice in choices.items() if choice.freeing]),
             enforce=self.policy.enforces,
-            wake_after_s=min(_LONGEST_WAKE_S, max(_SHORTEST_WAKE_S, wake - now)),
+            wake_after_s=max(_SHORTEST_WAKE_S, self._next_wake(choices, now) - now),
         )
 
     def _views_at(self, now: float) -> tuple[QueryView, ...]:
-        states = [self._queries[key] for key in sorted(self._queries)]
-        readers: dict[str, list[str]] = {}
-        for state in states:
-            for place in state.last_batch.reads if state.last_batch is not None else ():
-                readers.setdefault(place, []).append(state.facts.key)
+        readers = self._readers
         if not readers:
-            return tuple(state.view(now) for state in states)
-        written = [state.last_batch.writes if state.last_batch is not None else None for state in states]
-        return tuple(
-            state.view(now, tuple(readers.get(place or "", ()))) for state, place in zip(states, written, strict=True)
-        )
+            return tuple([state.view(now) for state in self._ordered])
+        return tuple([state.view(now, readers.get(state.writes or "", ())) for state in self._ordered])
+
+    def _chain(self) -> None:
+        """Who reads from where. Only a query that comes or goes, or that reads from elsewhere, changes it."""
+        self._ordered = tuple(self._queries[key] for key in sorted(self._queries))
+        readers: dict[str, list[str]] = {}
+        for state in self._ordered:
+            for place in state.reads:
+                readers.setdefault(place, []).append(state.facts.key)
+        self._readers = {place: tuple(keys) for place, keys in readers.items()}
 
     def _memory(self, report: Report) -> Memory | None:
         """The heap as the last collection left it, and at least what the state stores hold."""
         if report.heap_max_bytes <= 0:
             return None
-        state = sum(query.last_batch.state_bytes for query in self._queries.values() if query.last_batch is not None)
+        state = sum([query.last_batch.state_bytes for query in self._ordered if query.last_batch is not None])
         return Memory(max(report.heap_live_bytes, state), report.heap_max_bytes)
 
     def _measured(self, snapshot: Snapshot) -> Snapshot:
@@ -189,15 +189,21 @@ class Engine:
             return snapshot
         return replace(snapshot, metrics=self._metrics(snapshot, needs))
 
-    def _wake_times(self, choices: dict[str, Choice]) -> Iterator[float]:
+    def _next_wake(self, choices: dict[str, Choice], now: float) -> float:
+        """When to look again if nothing happens: as the policy says, or when somebody may start or has to."""
+        found = now + _LONGEST_WAKE_S
         for choice in choices.values():
-            if choice.wake_wall_ts is not None:
-                yield choice.wake_wall_ts
+            wake = choice.wake_wall_ts
+            if wake is not None and now < wake < found:
+                found = wake
         longest_s = self._max_wait_s + _SHORTEST_WAKE_S
-        for state in self._queries.values():
+        for state in self._ordered:
             if state.turn is None:
-                yield state.eligible_from_wall_ts
-                yield state.last_turn_wall_ts + longest_s
+                if now < state.eligible_from_wall_ts < found:
+                    found = state.eligible_from_wall_ts
+                if now < state.last_turn_wall_ts + longest_s < found:
+                    found = state.last_turn_wall_ts + longest_s
+        return found
 
     @property
     def _max_wait_s(self) -> float:
@@ -205,14 +211,20 @@ class Engine:
         return self.settings.max_wait_s if own is None else float(own)
 
     def _observe(self, report: Report) -> None:
-        now = report.wall_ts
+        now, queries, chained_anew = report.wall_ts, self._queries, False
         for seen in report.queries:
-            if seen.facts is not None and seen.key not in self._queries:
-                self._queries[seen.key] = QueryState(seen.facts, now, self.settings.target_latency_s, self._sigmas)
-            state = self._queries.get(seen.key)
+            state = queries.get(seen.key)
             if state is None:
+                if seen.facts is None:
+                    continue
+                state = QueryState(seen.facts, now, self.settings.target_latency_s, self._sigmas)
+                queries[seen.key], chained_anew = state, True
+            if not seen.batches:
+                state.observe(seen, now)
                 continue
+            chains = state.reads, state.writes
             state.observe(seen, now)
+            chained_anew = chained_anew or chains != (state.reads, state.writes)
             for batch in seen.batches:
                 self.history.add(
                     now,
@@ -221,15 +233,18 @@ class Engine:
                     f"batch {batch.batch_id}: {batch.rows} rows in {batch.duration_s:.2f} s",
                 )
 
-        for key in self._queries.keys() - {seen.key for seen in report.queries if seen.alive}:
-            del self._queries[key]
+        for key in queries.keys() - {seen.key for seen in report.queries if seen.alive}:
+            del queries[key]
             self._reasons.pop(key, None)
             self._planned.discard(key)
+            chained_anew = True
+        if chained_anew:
+            self._chain()
 
     def _advance_turns(self, report: Report, grants: list[Grant]) -> None:
         """A query back at its gate has finished a granted batch: sweep now if that emits, else its turn is over."""
         now = report.wall_ts
-        for state in self._queries.values():
+        for state in [state for state in self._queries.values() if state.turn is not None]:
             turn, seen = state.turn, state.report
             if state.lost_grant(now):
                 state.drop_turn()
@@ -282,39 +297,42 @@ class Engine:
     def _grant_turns(self, snapshot: Snapshot, choices: dict[str, Choice], free: list[int], grants: list[Grant]) -> int:
         """Grant what the free lanes can take; returns how many turns wait on."""
         now = snapshot.wall_ts
-        wanted = sorted(self._wanted(snapshot, choices), key=lambda want: want.order)
-        for want in wanted:
-            if want.key not in self._planned:
-                self._planned.add(want.key)
-                self.history.add(now, "planned", want.key, f"a turn: {want.reason}")
+        wanted = list(self._wanted(snapshot, choices))
+        for want in sorted([want for want in wanted if want[_KEY] not in self._planned]):
+            self._planned.add(want[_KEY])
+            self.history.add(now, "planned", want[_KEY], f"a turn: {self._why(want, choices)}")
         waiting = len(wanted)
-        for want in wanted:
-            if not free:
-                break
-            asked = want.choice.lane if want.choice is not None else None
+        heapify(wanted)
+        while free and wanted:
+            want = heappop(wanted)
+            choice = choices.get(want[_KEY])
+            asked = choice.lane if choice is not None else None
             lane = free[0] if asked is None else asked % snapshot.lanes
             if lane in free:
                 free.remove(lane)
                 waiting -= 1
-                self._grant(self._queries[want.key], Stage.DATA, now, want.reason, lane, grants, want.choice)
+                self._grant(self._queries[want[_KEY]], Stage.DATA, now, self._why(want, choices), lane, grants, choice)
         return waiting
 
     def _wanted(self, snapshot: Snapshot, choices: dict[str, Choice]) -> Iterator[_Want]:
         """Whoever waited too long, then whoever somebody awaits, then by class as the policy says."""
-        longest_s = self._max_wait_s
+        now, longest_s = snapshot.wall_ts, self._max_wait_s
         for view in snapshot.queries:
             if not view.eligible:
                 continue
-            choice = choices.get(view.key)
-            waited_s = snapshot.wall_ts - view.last_turn_wall_ts
+            key, waited_s = view.key, now - view.last_turn_wall_ts
             if waited_s > longest_s:
-                reason = f"waited {waited_s:.0f} s, the longest allowed is {longest_s:.0f} s"
-                yield _Want((0, 0, -waited_s, view.key), view.key, reason, choice)
+                yield _OVERDUE, 0, -waited_s, key
             elif view.awaited:
-                yield _Want((1, 0, 0.0, view.key), view.key, "somebody awaits all its available data", choice)
-            elif choice is not None and choice.start:
-                order = (2, view.priority_class, choice.urgency, view.key)
-                yield _Want(order, view.key, choice.reason, choice)
+                yield _AWAITED, 0, 0.0, key
+            elif (choice := choices.get(key)) is not None and choice.start:
+                yield _CHOSEN, view.priority_class, choice.urgency, key
+
+    def _why(self, want: _Want, choices: dict[str, Choice]) -> str:
+        kind, _, order, key = want
+        if kind == _OVERDUE:
+            return f"waited {-order:.0f} s, the longest allowed is {self._max_wait_s:.0f} s"
+        return choices[key].reason if kind == _CHOSEN else "somebody awaits all its available data"
 
     def _grant(
         self,
@@ -345,13 +363,14 @@ class Engine:
         """For tasks of running batches: by class, sweeps first, then as the policy says."""
         out: dict[str, float] = {}
         for key, state in self._queries.items():
-            choice = choices.get(key)
+            choice, facts, turn = choices.get(key), state.facts, state.turn
             # A query that no gate holds runs when it likes: among the others' tasks it stands in the middle.
-            urgency = choice.urgency if choice is not None and state.facts.gated else 0.0
-            sweeping = state.turn is not None and state.turn.stage is Stage.SWEEP
+            urgency = choice.urgency if choice is not None and facts.gated else 0.0
             if not -_URGENCY_LIMIT < urgency < _URGENCY_LIMIT:
                 urgency = math.copysign(_URGENCY_LIMIT, urgency)
-            base = state.facts.options.priority_class * _CLASS_STEP + (_SWEEP_FIRST if sweeping else 0.0)
+            base = facts.options.priority_class * _CLASS_STEP
+            if turn is not None and turn.stage is Stage.SWEEP:
+                base += _SWEEP_FIRST
             out[key] = base + urgency
         return out
 

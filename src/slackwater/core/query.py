@@ -199,6 +199,15 @@ class QueryState:
         return bool(self.facts.windows) and self.facts.emits_at_sweep
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The places that its last batch read from."""
+        return self.last_batch.reads if self.last_batch is not None else ()
+
+    @property
+    def writes(self) -> str | None:
+        return self.last_batch.writes if self.last_batch is not None else None
+
+    @property
     def next_watermark_event_ts(self) -> float:
         """The watermark that the next batch will apply."""
         known = self.report.next_watermark_event_ts if self.report else None
@@ -261,9 +270,9 @@ class QueryState:
         return choose(low for low, _ in found), choose(high for _, high in found)
 
     def backlog_rows(self, now_wall_ts: float) -> float:
-        known = self.last_batch.backlog_rows if self.last_batch else None
-        grown = 0.0 if self.facts.continuous else self.rows_per_s * max(0.0, now_wall_ts - self._progress_wall_ts)
-        return (known or 0) + grown
+        batch, passed_s = self.last_batch, now_wall_ts - self._progress_wall_ts
+        grown = self.rows_per_s * passed_s if passed_s > 0 and not self.facts.continuous else 0.0
+        return grown if batch is None else (batch.backlog_rows or 0) + grown
 
     @property
     def has_more(self) -> bool:
@@ -282,14 +291,14 @@ class QueryState:
         first = outlook.pending_end_event_ts or outlook.end_event_ts
         if first is None:
             return 0.0
-        newest = max(self._maxima_event_ts, default=_NEVER_EVENT_TS)
-        open_windows = max(1.0, math.ceil((newest - first) / slide_s) + self._windows_a_row)
         if outlook.pending_end_event_ts is not None:
             closing = math.floor((self.next_watermark_event_ts - self._behind_s - first) / slide_s) + 1
         elif outlook.arrival is not None and outlook.arrival.wall_ts <= now_wall_ts:
             closing = math.floor((now_wall_ts - outlook.arrival.wall_ts) / slide_s) + 1
         else:
-            closing = 0
+            return 0.0
+        newest = max(self._maxima_event_ts, default=_NEVER_EVENT_TS)
+        open_windows = max(1.0, math.ceil((newest - first) / slide_s) + self._windows_a_row)
         return batch.state_bytes * min(1.0, closing / open_windows)
 
     @property
@@ -312,9 +321,13 @@ class QueryState:
         if view is None or view.downstream != downstream:
             view = self._view = self._seen_at(now_wall_ts, downstream)
         else:
-            object.__setattr__(view, "eligible", self._eligible(now_wall_ts))
+            eligible = self._eligible(now_wall_ts)
+            if view.eligible is not eligible:
+                object.__setattr__(view, "eligible", eligible)
             object.__setattr__(view, "backlog_rows", self.backlog_rows(now_wall_ts))
-            object.__setattr__(view, "freeable_bytes", self.freeable_bytes(now_wall_ts))
+            freeable = self.freeable_bytes(now_wall_ts)
+            if view.freeable_bytes != freeable:
+                object.__setattr__(view, "freeable_bytes", freeable)
         return view
 
     def _eligible(self, now_wall_ts: float) -> bool:
