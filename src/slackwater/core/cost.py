@@ -7,19 +7,29 @@ An engine that works event by event has no batches to pay for: there b is all th
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
+from itertools import islice
 from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_Sample = tuple[int, float]
 
 _FIRST_COST_S = 0.5
 _WARMUP_BATCHES = 2
 _ROWS_MEMORY = 0.9
+_NEIGHBOURS = 8
 
 
 class CostModel:
     """Learns a (fixed cost of a batch), b (cost of a row) and the fixed cost of a batch without rows."""
 
     def __init__(self, history: int = 32) -> None:
-        self._samples: deque[tuple[int, float]] = deque(maxlen=history)
+        self._samples: deque[_Sample] = deque(maxlen=history)
+        self._slopes: list[float] = []  # between batches and those soon after, sorted
         self._seen = 0
         self._fixed_s = _FIRST_COST_S
         self._row_s = 0.0
@@ -29,7 +39,15 @@ class CostModel:
         self._seen += 1
         if self._seen == _WARMUP_BATCHES + 1:
             self._samples.clear()
-        self._samples.append((rows, duration_s))
+            self._slopes.clear()
+        if len(self._samples) == self._samples.maxlen:
+            oldest = self._samples.popleft()
+            for slope in _slopes((oldest, later) for later in islice(self._samples, _NEIGHBOURS)):
+                del self._slopes[bisect_left(self._slopes, slope)]
+        newest = (rows, duration_s)
+        for slope in _slopes((earlier, newest) for earlier in islice(reversed(self._samples), _NEIGHBOURS)):
+            insort(self._slopes, slope)
+        self._samples.append(newest)
         self._fit()
 
     @property
@@ -49,15 +67,16 @@ class CostModel:
 
     def _fit(self) -> None:
         samples = list(self._samples)
-        slopes = [
-            (t2 - t1) / (n2 - n1) for i, (n1, t1) in enumerate(samples) for n2, t2 in samples[i + 1 : i + 9] if n1 != n2
-        ]
-        shortest_s = min(t for _, t in samples)
-        self._row_s = max(0.0, median(slopes)) if slopes else 0.0
-        self._fixed_s = max(shortest_s / 2, median(t - self._row_s * n for n, t in samples))
+        shortest_s = min([t for _, t in samples])
+        row_s = self._row_s = max(0.0, median(self._slopes)) if self._slopes else 0.0
+        self._fixed_s = max(shortest_s / 2, median([t - row_s * n for n, t in samples]))
         recent = samples[-9:]
-        least_rows = min(n for n, _ in recent)
-        self._sweep_s = median(t for n, t in recent if n <= 2 * least_rows + 1)
+        least_rows = min([n for n, _ in recent])
+        self._sweep_s = median([t for n, t in recent if n <= 2 * least_rows + 1])
+
+
+def _slopes(pairs: Iterable[tuple[_Sample, _Sample]]) -> list[float]:
+    return [(t2 - t1) / (n2 - n1) for (n1, t1), (n2, t2) in pairs if n1 != n2]
 
 
 class RowCost:
