@@ -26,10 +26,8 @@ def expected_slack(
     now_s: float, mean_s: Column | float, sigma_s: Column | float, sure_s: Column | float, cost_s: Column | float
 ) -> Column:
     """E[arrival | arrival ≥ now] − now − cost before the sure time; −(overdue + cost) after it."""
-    left_s = np.where(
-        now_s >= np.asarray(sure_s), np.subtract(sure_s, now_s), truncated_mean(now_s, mean_s, sigma_s) - now_s
-    )
-    slack: Column = left_s - cost_s
+    arrival = np.where(now_s >= np.asarray(sure_s), sure_s, truncated_mean(now_s, mean_s, sigma_s))
+    slack: Column = arrival - now_s - cost_s
     return slack
 
 
