@@ -81,6 +81,7 @@ class SimulatedQuery:
     task_share: the part of its computing that is tasks, for which a core must be free; the driver does the rest.
     factors: a batch takes one of these times as long, drawn by the driver's seed; none: always the same.
     max_rows: admission limit of a batch.
+    state_bytes: what its state holds, as each of its batches tells.
     emits_at_sweep: False for update mode, where windows leave no result of their own at the sweep.
     interval_s: the user's own trigger interval.
     idle_s: spans (from, to) of event time without rows.
@@ -102,6 +103,7 @@ class SimulatedQuery:
     task_share: float = 0.0
     factors: tuple[float, ...] = ()
     max_rows: int | None = None
+    state_bytes: int = 0
     stateful: bool = True
     emits_at_sweep: bool = True
     interval_s: float = 0.0
@@ -471,6 +473,7 @@ class ScriptedDriver:
             watermark_event_ts=run.applied_event_ts,
             inputs=inputs,
             rows_out=len(run.sweeping),
+            state_bytes=query.state_bytes,
             limited=run.taken_rows < ready,
         )
 

@@ -1,15 +1,19 @@
 """How long a decision takes, for every policy: measured by `make bench-decisions`, never asserted.
 
-The reports come from the scripted driver with a batch or two in each, as a busy Spark sends them.
+A decision is one step of the engine as the Spark driver makes it: a report of all queries in, what their batches tell
+learnt, the policy asked, commands out. The reports come from the scripted driver on two cores. Batches differ in
+length, as Spark's do, so that they end one after the other: a report tells of one or two, whether gates hold the
+queries or not (`observe`). One in ten is of a class before the others; all hold state, and the heap is not short.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slackwater.core.model import Commands, Report, Window
+from slackwater.core.model import Commands, QueryOptions, Report, Window
 from slackwater.policies.assembly import engine_for
 from slackwater.policies.registry import known_policies
 from slackwater.testing import ScriptedDriver, SimulatedQuery
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
 
 SECONDS_OF_HISTORY = 25
+LENGTHS = tuple(0.75 + 0.5 * i / 1000 for i in range(1001))
 
 
 class Scheduled:
@@ -35,6 +40,9 @@ class Scheduled:
                     delay_s=1.0,
                     step_s=1.0,
                     batch_cost_s=cost_s / 2,
+                    factors=LENGTHS,
+                    state_bytes=2**20,
+                    options=QueryOptions(priority_class=-1 if i % 10 == 0 else 0),
                 )
                 for i in range(queries)
             ]
@@ -47,7 +55,7 @@ class Scheduled:
             steps += 1
 
     def report(self) -> Report:
-        return self.driver.exchange(self.commands)
+        return replace(self.driver.exchange(self.commands), heap_live_bytes=2**30, heap_max_bytes=2**32)
 
     def step(self, report: Report) -> None:
         self.commands = self.engine.step(report)
