@@ -30,6 +30,7 @@ def measured(queries: int, folder: Path) -> list[dict[str, Any]]:
             "queries": queries,
             "p50_ms": round(1000 * run["stats"]["median"], 3),
             "p99_ms": run["extra_info"]["p99_ms"],
+            "p99_cpu_ms": run["extra_info"]["p99_cpu_ms"],
             "decisions": run["stats"]["rounds"],
         }
         for run in found
