@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from slackwater.errors import ConfigurationError
@@ -128,7 +129,7 @@ class Groups:
                         f"{label}, {policy.name}: urgency {choice.urgency!r} for query {choice.key!r}; a finite "
                         "number for each query that it was shown is needed"
                     )
-            ordered = sorted(choices, key=lambda choice: (choice.urgency, choice.key))
+            ordered = sorted(choices, key=attrgetter("urgency", "key"))
             answers.append(Answer(place, label, policy, part.queries, ordered))
         return answers
 
