@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from slackwater import late
+from slackwater.bench.kills_child import Eager
 from slackwater.errors import ConfigurationError
 from slackwater.late.buckets import Local
 from slackwater.late.errors import StoreError
-from slackwater.bench.kills_child import Eager
 from slackwater.late.inout import Priority
 from slackwater.late.parts import NO_WINDOW
 from slackwater.late.store import Emitted
