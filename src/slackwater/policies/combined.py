@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from slackwater.core.model import Choice, Policy, QueryView, Snapshot
+
+
+_URGENCY_AND_KEY = attrgetter("urgency", "key")
 
 
 class Combined:
@@ -53,12 +56,10 @@ class Combined:
             eligible = {query.key for query in answer.queries if query.eligible}
             ready = [choice for choice in answer.choices if choice.start and choice.key in eligible]
             others = [choice for choice in answer.choices if not (choice.start and choice.key in eligible)]
+            whose = f"{answer.label}, {answer.policy.name}: "
             for ordered in (ready, others):
                 found += [
-                    choice.but(
-                        urgency=float(rank * len(answers) + place),
-                        reason=f"{answer.label}, {answer.policy.name}: {choice.reason}",
-                    )
+                    choice.but(urgency=float(rank * len(answers) + place), reason=whose + choice.reason)
                     for rank, choice in enumerate(ordered)
                 ]
         return found
@@ -122,14 +123,14 @@ class Groups:
             label, policy = self._policies[place]
             choices = policy.decide(part)
             known = {query.key for query in part.queries}
-            for choice in choices:
-                # Ranks are made of urgencies here, so the engine would not see that one was no number.
-                if choice.key not in known or not math.isfinite(choice.urgency):
-                    raise ValueError(
-                        f"{label}, {policy.name}: urgency {choice.urgency!r} for query {choice.key!r}; a finite "
-                        "number for each query that it was shown is needed"
-                    )
-            ordered = sorted(choices, key=attrgetter("urgency", "key"))
+            # Ranks are made of urgencies here, so the engine would not see that one was no number.
+            strange = [choice for choice in choices if choice.key not in known or not isfinite(choice.urgency)]
+            if strange:
+                raise ValueError(
+                    f"{label}, {policy.name}: urgency {strange[0].urgency!r} for query {strange[0].key!r}; a finite "
+                    "number for each query that it was shown is needed"
+                )
+            ordered = sorted(choices, key=_URGENCY_AND_KEY)
             answers.append(Answer(place, label, policy, part.queries, ordered))
         return answers
 

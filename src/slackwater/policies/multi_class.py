@@ -36,14 +36,14 @@ class MultiClass:
         return self._groups.asks(snapshot)
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        return [
-            choice.but(
-                urgency=float(answer.place * len(snapshot.queries) + rank),
-                reason=f"{answer.label}, {answer.policy.name}: {choice.reason}",
-            )
-            for answer in self._groups.decide(snapshot)
-            for rank, choice in enumerate(answer.choices)
-        ]
+        found: list[Choice] = []
+        for answer in self._groups.decide(snapshot):
+            first, whose = float(answer.place * len(snapshot.queries)), f"{answer.label}, {answer.policy.name}: "
+            found += [
+                choice.but(urgency=first + rank, reason=whose + choice.reason)
+                for rank, choice in enumerate(answer.choices)
+            ]
+        return found
 
     def _place_of(self, query: QueryView) -> int:
         return max(0, bisect_right(self._classes, query.priority_class) - 1)
