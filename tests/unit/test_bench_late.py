@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from slackwater.bench import late_harness
+from slackwater.bench.harness import _Stderr
 from slackwater.bench.late_commands import bench_late, print_late, write_late
 from slackwater.bench.late_harness import LateListener, died, run_late
 from slackwater.bench.late_measure import (
@@ -36,6 +38,7 @@ from slackwater.bench.late_model import (
     default_rate,
     span_s,
 )
+from slackwater.bench.measure import cause_of_end
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.workloads.average import KEYS, expected_aggregates
 from slackwater.workloads.late_events import LateSpec
@@ -65,6 +68,23 @@ def test_plain_spark_waits_for_all_past_windows_and_we_for_the_watermark():
     assert SPEC.delay_s == 1.0
     assert SPEC.allowed_lateness_s == 32.0
     assert replace(SPEC, contender="spark-rocksdb").delay_s == 31.0
+
+
+def test_salted_windows_are_many_rows_of_state_and_aggregates_need_none():
+    assert [replace(SPEC, contender=name).salts for name in ("ours", "spark-rocksdb", "spark-rocksdb-salted")] == [
+        0,
+        0,
+        64,
+    ]
+    with pytest.raises(ConfigurationError, match="nothing to salt"):
+        check(replace(PLAN, contenders=("spark-memory-salted",), run=replace(SPEC, kind="aggregates")))
+
+
+def test_why_a_jvm_ended_is_told_however_much_is_said_after_it():
+    lines = ["java.lang.OutOfMemoryError: Java heap space\n", *(f"\tat line {n}\n" for n in range(100))]
+    said = _Stderr(io.StringIO("".join(lines)), lambda _: None)
+    said.join()
+    assert cause_of_end(f"ended with 1. {said.story()}") == "OutOfMemoryError"
 
 
 def test_a_run_is_long_enough_for_plain_spark_to_emit():
@@ -174,12 +194,13 @@ def test_what_lives_is_what_full_collections_leave():
         for at, kind, left in [
             (1000, "Full (System.gc())", 50),
             (2000, "Young (Allocation Failure)", 500),
+            (2500, "Young (Mixed) (G1 Evacuation Pause)", 700),
             (3000, "Full (Ergonomics)", 150),
             (4000, "Full (System.gc())", 100),
             (9000, "Full (System.gc())", 10),
         ]
     )
-    assert live_heap(log, 1000, 5000) == LiveHeap(median=100.0, max=150.0, count=3, paused_pct=1.0)
+    assert live_heap(log, 1000, 5000) == LiveHeap(median=100.0, max=150.0, count=3, paused_pct=1.25)
     assert live_heap("", 1000, 5000).median is None
 
 

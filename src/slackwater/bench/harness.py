@@ -277,6 +277,7 @@ class _Stderr:
     on_state: Callable[[dict[str, Any]], None]
     last_state: str = "not started"
     error: str | None = None
+    fatal: str | None = None
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
 
     def __post_init__(self) -> None:
@@ -288,7 +289,9 @@ class _Stderr:
         self.stream.close()
 
     def story(self) -> str:
-        return self.error or "Its last lines: " + "\n".join(self.lines)
+        """What the worker said of its end; the JVM's first fatal error, which may be long before, comes along."""
+        told = self.error or "Its last lines: " + "\n".join(self.lines)
+        return told if self.fatal is None else f"{self.fatal}\n{told}"
 
     def _read(self) -> None:
         for line in self.stream:
@@ -298,6 +301,8 @@ class _Stderr:
                 message = None
             if not isinstance(message, dict):
                 self.lines.append(line.rstrip())
+                if self.fatal is None and line.startswith("java.lang.OutOfMemoryError"):
+                    self.fatal = line.rstrip()
             elif "error" in message:
                 self.error = message["error"]
             else:

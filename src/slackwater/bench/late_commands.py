@@ -22,6 +22,7 @@ from slackwater.bench.late_model import (
     default_rate,
     span_s,
 )
+from slackwater.bench.model import Collector  # noqa: TC001  # cyclopts
 from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
 from slackwater.workloads.late_workloads import LATE_WORKLOADS
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from slackwater.bench.late_model import LateResult, LateRun
 
-DEFAULT_CONTENDERS = "ours,spark-memory,spark-rocksdb"
+DEFAULT_CONTENDERS = "ours,spark-memory-salted,spark-rocksdb-salted"
 
 
 def bench_late(
@@ -51,6 +52,7 @@ def bench_late(
     bursts: bool = False,
     seed: int = 0,
     cores: int = 2,
+    collector: Collector = "g1",
     json_file: Annotated[Path | None, Parameter(name="--json")] = None,
     plots: Path | None = None,
 ) -> None:
@@ -63,7 +65,8 @@ def bench_late(
     past_windows
         How many windows back rows may reach; numbers with commas, a run each.
     contenders
-        Names, with commas: ours, ours-no-prestage, ours-one-writer, ours-unordered-io; spark-memory, spark-rocksdb.
+        Names, with commas: ours, ours-no-prestage, ours-one-writer, ours-unordered-io; spark-memory, spark-rocksdb,
+        and both with -salted: windows in 64 rows of state.
     kind
         A function over the rows of a window, or aggregates by 300 keys (average alone).
     rate
@@ -90,6 +93,8 @@ def bench_late(
         Of the rows.
     cores
         Cores that Spark gets.
+    collector
+        Of the JVM's garbage: g1, which Java takes by itself, or parallel.
     json_file
         File for the results; written anew after every run.
     plots
@@ -113,7 +118,7 @@ def bench_late(
         staleness=staleness,
         trigger_s=trigger,
         bursts=bursts,
-        settings=LateSettings(cores=cores, heap=heap),
+        settings=LateSettings(cores=cores, heap=heap, collector=collector),
         warmup_s=warmup,
     )
     plan = LatePlan(run, _names(contenders), _counts(past_windows))

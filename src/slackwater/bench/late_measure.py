@@ -142,7 +142,9 @@ def falls_behind(behind_s: Sequence[float]) -> bool:
 
 
 def live_heap(gc_log: str, from_ms: int, to_ms: int) -> LiveHeap:
-    live = live_mb(gc_log, from_ms, to_ms)
+    """Of full collections alone: G1's mixed ones leave garbage that they had no time for."""
+    full = "\n".join(line for line in gc_log.splitlines() if "Pause Full" in line)
+    live = live_mb(full, from_ms, to_ms)
     return LiveHeap(
         median=round(float(np.median(live)), 1) if live else None,
         max=max(live) if live else None,

@@ -25,10 +25,15 @@ OUR_OPTIONS: dict[str, dict[str, Any]] = {
 }
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 # By name: the state store of plain Spark.
+_MEMORY, _ROCKSDB = f"{_STATE}.HDFSBackedStateStoreProvider", f"{_STATE}.RocksDBStateStoreProvider"
 STATE_STORES = {
-    "spark-memory": f"{_STATE}.HDFSBackedStateStoreProvider",
-    "spark-rocksdb": f"{_STATE}.RocksDBStateStoreProvider",
+    "spark-memory": _MEMORY,
+    "spark-rocksdb": _ROCKSDB,
+    "spark-memory-salted": _MEMORY,
+    "spark-rocksdb-salted": _ROCKSDB,
 }
+# A window without keys is one row of state, written anew in every batch; salted, it is so many smaller ones.
+SALTS = 64
 CONTENDERS = (*OUR_OPTIONS, *STATE_STORES)
 
 LATENESS_MARGIN_S = 2.0
@@ -48,7 +53,7 @@ class LateSettings:
     heap: str = "1g"
     partitions: int = 2
     source_partitions: int = 2
-    collector: Collector = "parallel"  # its full collections tell exactly what lives
+    collector: Collector = "g1"  # what Java gives Spark by default
     live_every_s: float = 10.0  # between full collections that are asked for, so that there are such figures
     grace_s: float = 120.0
 
@@ -90,6 +95,11 @@ class LateRunSpec:
     @property
     def is_ours(self) -> bool:
         return self.contender in OUR_OPTIONS
+
+    @property
+    def salts(self) -> int:
+        """Into so many rows of state plain Spark splits a window and key; 0: none."""
+        return SALTS if self.contender.endswith("-salted") else 0
 
     @property
     def allowed_lateness_s(self) -> float:

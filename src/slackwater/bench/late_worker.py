@@ -90,7 +90,7 @@ def run(spec: LateRunSpec) -> LateWorkerResult:
             collector=settings.collector,
             more=more,
         )
-        cleanup.callback(spark.stop)
+        cleanup.callback(_stop, spark)
         warnings = Warnings()
         logging.getLogger("slackwater").addHandler(warnings)
         cleanup.callback(logging.getLogger("slackwater").removeHandler, warnings)
@@ -100,6 +100,13 @@ def run(spec: LateRunSpec) -> LateWorkerResult:
         cleanup.callback(watch.stop)
         found = _Run(spec, spark, jvm, watch, scratch, gc_log, warnings.texts).result()
         return LateWorkerResult(run=found, spark=spark.version, java=jvm.java.lang.System.getProperty("java.version"))
+
+
+def _stop(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception as error:  # its JVM is gone, which has been said by then
+        print(f"Spark did not stop: {error}", file=sys.stderr)
 
 
 @dataclass
@@ -298,8 +305,9 @@ class _Run:
         events = self._events()
         keys = ("key",) if spec.kind == "aggregates" else workload.keys
         window = F.window("event_time", f"{self.events.window_ms} milliseconds").alias("window")
+        salt = [F.pmod(F.xxhash64("event_time"), F.lit(spec.salts)).alias("salt")] if spec.salts else []
         grouped = events.withWatermark("event_time", f"{round(1000 * spec.delay_s)} milliseconds").groupBy(
-            window, *keys
+            window, *keys, *salt
         )
         if spec.kind == "aggregates":
             swept = grouped.agg(*average.aggregates())
