@@ -80,6 +80,18 @@ def test_the_bound_holds_when_rows_come_as_expected():
     assert window.executions <= 5
 
 
+def test_rows_that_come_in_batches_do_not_carry_a_result_over_the_bound():
+    windows, window = past(0.05, expected=400, span_s=60.0)
+    for batch in range(1, 30):
+        now_s = 1_000.0 + 2 * batch
+        window.arrived(13, now_s)
+        for moment in (0.0, 0.5, 1.0, 1.5):
+            if windows.due(now_s + moment, 20_000, ahead_s=2.0):
+                window.executed(now_s + moment, through=batch)
+    assert 0 < window.stalest() <= 0.05
+    assert window.executions <= 8
+
+
 def test_a_fixed_allowed_lateness_is_what_was_given():
     bound = Bound("2 minutes", 10_000)
     assert (bound.span_s, bound.purge_after_s) == (120.0, 120.0)

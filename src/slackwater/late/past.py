@@ -47,7 +47,10 @@ class PastWindow:
         if not self._past_span(now_s):
             self.trigger.arrived(self._at(now_s), events)
 
-    def due(self, now_s: float, watermark_ms: int) -> Kind | None:
+    def due(self, now_s: float, watermark_ms: int, ahead_s: float = 0.0) -> Kind | None:
+        """`ahead_s`: rows come in batches, the next one in so long, and it may bring more than the bound allows; so
+        an execution that would be due by then is due now.
+        """
         if not self.pending:
             return None
         if self.over(watermark_ms):
@@ -56,7 +59,8 @@ class PastWindow:
             return None
         if self._past_span(now_s):  # the watermark stands still: nothing is expected any more, all that came counts
             return "late" if now_s - self.last_s >= self.trigger.bound * self.span_s else None
-        return "late" if self.trigger.due(self._at(now_s)) is not None else None
+        at_s = self._at(now_s)
+        return "late" if self.trigger.next_s(at_s) <= at_s + ahead_s else None
 
     def next_s(self, now_s: float) -> float:
         """When the next execution will be due, as far as can be told now."""
@@ -142,10 +146,10 @@ class PastWindows:
         self._windows[start_ms] = window
         return window
 
-    def due(self, now_s: float, watermark_ms: int) -> dict[Kind, list[PastWindow]]:
+    def due(self, now_s: float, watermark_ms: int, ahead_s: float = 0.0) -> dict[Kind, list[PastWindow]]:
         found: dict[Kind, list[PastWindow]] = {}
         for window in self._windows.values():
-            if (kind := window.due(now_s, watermark_ms)) is not None:
+            if (kind := window.due(now_s, watermark_ms, ahead_s)) is not None:
                 found.setdefault(kind, []).append(window)
         return found
 

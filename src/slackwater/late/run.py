@@ -50,6 +50,7 @@ POOL: Final = "late"
 _PATIENCE: Final = 5
 _LOOK_S: Final = 1.0
 _COMMIT_LOOK_S: Final = 0.1
+_INTERVAL_MOST_S: Final = 30.0
 
 Prestage = Literal["predicted", "at-once", "off"]
 
@@ -109,6 +110,8 @@ class Run:
         self._events: Counter[int] = Counter()  # by window, of windows that are not executed yet
         self._buckets = Buckets(options.memory_bytes, options.window_bytes or options.memory_bytes)
         self._batch_bytes = 0.0
+        self._batch_s: float | None = None
+        self._interval_s = 0.0
         self._staged: dict[int, Staged] = {}
         self._costs = StagingCosts()
         self._again: list[tuple[str, int, list[int]]] = []
@@ -131,6 +134,14 @@ class Run:
         self.stream, self._settle_at_end = stream, settle_at_end
         self._inout.start()
         self._thread.start()
+
+    def _learn_interval(self) -> None:
+        """How long it is from batch to batch, while they come."""
+        now_s = time.monotonic()
+        if self._batch_s is not None:
+            since_s = min(now_s - self._batch_s, _INTERVAL_MOST_S)
+            self._interval_s = since_s if not self._interval_s else 0.7 * self._interval_s + 0.3 * since_s
+        self._batch_s = now_s
 
     # In a batch
 
@@ -160,6 +171,7 @@ class Run:
             self._execute_on_time(frame.sparkSession, swept, batch_id)
         with self._changed:
             self._let_go()
+            self._learn_interval()
             self._changed.notify_all()
 
     def _take_in(self, batch_id: int, kept: DataFrame | None, files: list[DataFile], began_ms: int) -> list[int]:
@@ -315,7 +327,7 @@ class Run:
         if self._arrivals:
             return _COMMIT_LOOK_S
         now_s = time.monotonic()
-        return min(_LOOK_S, max(0.01, self._past.wake_s(now_s) - now_s))
+        return min(_LOOK_S, max(0.01, self._past.wake_s(now_s) - self._interval_s - now_s))
 
     def _look(self) -> None:
         with self._lock:
@@ -328,7 +340,7 @@ class Run:
         now_s = time.monotonic()
         with self._lock:
             settle = self._settling and not self._arrivals
-            due = self._past.due(now_s, self._watermark_ms)
+            due = self._past.due(now_s, self._watermark_ms, self._interval_s)
             if settle:
                 taken = {window.start_ms for found in due.values() for window in found}
                 left = [window for window in self._past if window.pending and window.start_ms not in taken]
