@@ -16,8 +16,9 @@ from slackwater.late.bounds import Bound, Predicted
 from slackwater.late.checkpoint import last_committed, query_id
 from slackwater.late.files import Files, files_at
 from slackwater.late.functions import EVENTS, LATEST, Aggregates, Rows, WindowFunction, assigned
+from slackwater.late.memory import Options
 from slackwater.late.parts import WINDOW
-from slackwater.late.run import Options, Run
+from slackwater.late.run import Run
 from slackwater.late.sinks import sink_of, to_arrow
 from slackwater.late.staleness import LEAST_BOUND
 from slackwater.late.store import WindowStore

@@ -12,21 +12,17 @@ import logging
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark import StorageLevel
-from pyspark.sql import functions as F  # noqa: N812
-
-from slackwater.late.buckets import BucketPolicy, Buckets, MemoryView, Scarce, Share
+from slackwater.late.buckets import Share
 from slackwater.late.checkpoint import is_committed, next_watermark_ms
-from slackwater.late.compaction import CompactionRule
 from slackwater.late.errors import LateExecutionError
+from slackwater.late.execution import Executor
 from slackwater.late.inout import InOut, Priority
+from slackwater.late.memory import Memory
 from slackwater.late.naming import LATENESS
-from slackwater.late.parts import NO_WINDOW, WINDOW, write_parts
+from slackwater.late.parts import NO_WINDOW, write_parts
 from slackwater.late.past import PastWindows
-from slackwater.late.staging import Staged, StagingCosts
 from slackwater.late.staleness import fewest
 
 if TYPE_CHECKING:
@@ -38,10 +34,11 @@ if TYPE_CHECKING:
     from slackwater.late.bounds import Bound
     from slackwater.late.functions import WindowFunction
     from slackwater.late.index import DataFile, Source
+    from slackwater.late.memory import Options
     from slackwater.late.past import PastWindow
     from slackwater.late.sinks import Sink
     from slackwater.late.staleness import Kind
-    from slackwater.late.store import Emitted, WindowStore
+    from slackwater.late.store import WindowStore
     from slackwater.late.windows import Windows
 
 log = logging.getLogger(__name__)
@@ -51,25 +48,6 @@ _PATIENCE: Final = 5
 _LOOK_S: Final = 1.0
 _COMMIT_LOOK_S: Final = 0.1
 _INTERVAL_MOST_S: Final = 30.0
-
-Prestage = Literal["predicted", "at-once", "off"]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a query uses memory and the disk; the defaults are meant for use, the rest for measuring.
-
-    fold_after: the store's journal is summed up after so many entries.
-    """
-
-    memory_bytes: int = 256 << 20
-    window_bytes: int | None = None
-    policy: BucketPolicy = field(default_factory=Scarce)
-    prestage: Prestage = "predicted"
-    ordered_io: bool = True
-    parallel_writes: bool = True
-    compaction: CompactionRule = field(default_factory=CompactionRule)
-    fold_after: int = 64
 
 
 class Run:
@@ -94,9 +72,7 @@ class Run:
         self._windows = windows
         self._delay_ms = delay_ms
         self._function = function
-        self._kept_schema = kept_schema
         self._bound = bound
-        self._sink = sink
         self._checkpoint = checkpoint
         self._options = options
         self.stream: Any = None
@@ -108,12 +84,8 @@ class Run:
         self._executing: set[int] = set()  # past windows whose results are on their way
         self._arrivals: dict[int, dict[int, int]] = {}  # by batch that is not known to be committed: events by window
         self._events: Counter[int] = Counter()  # by window, of windows that are not executed yet
-        self._buckets = Buckets(options.memory_bytes, options.window_bytes or options.memory_bytes)
-        self._batch_bytes = 0.0
         self._batch_s: float | None = None
         self._interval_s = 0.0
-        self._staged: dict[int, Staged] = {}
-        self._costs = StagingCosts()
         self._again: list[tuple[str, int, list[int]]] = []
         self._counts: Counter[str] = Counter()
         self._failures = 0
@@ -124,6 +96,8 @@ class Run:
         self._routing = threading.Lock()  # a batch is being written, or windows are being purged
         self._changed = threading.Condition(self._lock)
         self._inout = InOut(f"late-io {name}", self._prepare_thread, ordered=options.ordered_io)
+        self._memory = Memory(spark, store, self._inout, options)
+        self._executor = Executor(store, function, kept_schema, windows.size_ms, sink, self._memory.held)
         self._thread = threading.Thread(target=self._look_after_the_past, name=f"late {name}", daemon=True)
 
     def start(self, stream: Any, *, settle_at_end: bool) -> None:
@@ -134,14 +108,6 @@ class Run:
         self.stream, self._settle_at_end = stream, settle_at_end
         self._inout.start()
         self._thread.start()
-
-    def _learn_interval(self) -> None:
-        """How long it is from batch to batch, while they come."""
-        now_s = time.monotonic()
-        if self._batch_s is not None:
-            since_s = min(now_s - self._batch_s, _INTERVAL_MOST_S)
-            self._interval_s = since_s if not self._interval_s else 0.7 * self._interval_s + 0.3 * since_s
-        self._batch_s = now_s
 
     # In a batch
 
@@ -155,26 +121,24 @@ class Run:
         if not self._options.parallel_writes:
             kept = kept.coalesce(1)
         with self._lock:
-            cached = self._buckets.room_for(self._batch_bytes)
             closed_ms = self._line_ms(self._past.taking(began_ms))
-        if cached:
-            kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
+        cached = self._memory.cached(kept)
         try:
             with self._routing:
                 files = write_parts(kept, self.store, batch_id, closed_ms)
-                swept = self._take_in(batch_id, kept if cached else None, files, began_ms)
-            cached = False
-        finally:
-            if cached:
-                kept.unpersist()
+                swept = self._take_in(batch_id, cached, files, began_ms)
+        except BaseException:
+            if cached is not None:
+                cached.unpersist()
+            raise
         if swept:
             self._execute_on_time(frame.sparkSession, swept, batch_id)
         with self._changed:
-            self._let_go()
+            self._memory.let_go([window.start_ms for window in self._past])
             self._learn_interval()
             self._changed.notify_all()
 
-    def _take_in(self, batch_id: int, kept: DataFrame | None, files: list[DataFile], began_ms: int) -> list[int]:
+    def _take_in(self, batch_id: int, cached: DataFrame | None, files: list[DataFile], began_ms: int) -> list[int]:
         """The rows are durable: note what came, move the watermark. Returns the windows that it passes."""
         events: Counter[int] = Counter()
         shares: dict[int, Share] = {}
@@ -196,7 +160,6 @@ class Run:
         lateness: Counter[float] = Counter()
         for window, count in events.items():
             lateness[max(0, began_ms - self._windows.end(window)) / 1000 if began_ms else 0.0] += count
-        now_s = time.monotonic()
         with self._lock:
             self._watermark_ms = max(began_ms, latest_ms - self._delay_ms)
             if events:
@@ -207,14 +170,11 @@ class Run:
             self._open |= coming.keys()
             self._events.update({window: events[window] for window in coming})
             self._counts.update(batches=1, rows=sum(events.values()), dead_rows=dead, late_rows=sum(past.values()))
-            size = sum(share.bytes for share in coming.values())
-            self._batch_bytes = size if not self._batch_bytes else 0.7 * self._batch_bytes + 0.3 * size
-            if kept is not None and not self._buckets.add(batch_id, kept, coming, now_s):
-                self._destage([kept])
+            self._memory.keep(batch_id, cached, coming)
             return sorted(window for window in self._open if self._windows.swept(window, self._watermark_ms))
 
     def _execute_on_time(self, spark: SparkSession, windows: list[int], batch_id: int) -> None:
-        self._execute(spark, windows, "on_time", batch_id)
+        self._executor.execute(spark, windows, "on_time", batch_id)
         now_s = time.monotonic()
         with self._lock:
             sketch, span_s = self._bound.sketch(), self._bound.span_s
@@ -226,69 +186,13 @@ class Run:
                 self._past.add(window, end_ms, span_s, on_time, sketch, now_s=now_s, through=batch_id)
             self._counts.update(on_time_results=len(windows))
 
-    # Executions
-
-    def _execute(self, spark: SparkSession, windows: list[int], kind: str, through: int) -> bool:
-        """Results of some windows over all batches up to `through`; True when all came from memory."""
-        with self.store.reading(windows, through=through) as sources:
-            emitted = self.store.emit(windows, kind, f"{kind}:{through}")
-            kept, from_memory = self._input(spark, sources)
-            self._sink.write(self._described(self._function.executed(kept, len(windows)), emitted, kind), emitted)
-        return from_memory
-
-    def _input(self, spark: SparkSession, sources: dict[int, list[Source]]) -> tuple[DataFrame, bool]:
-        """From memory what is there, the rest from the store."""
-        in_memory: dict[int, tuple[DataFrame, list[int]]] = {}  # by frame's identity: windows to take from it
-        on_disk: dict[str, list[int]] = {}  # by path
-        with self._lock:
-            for window, found in sources.items():
-                frames = self._buckets.frames(window)
-                staged = self._staged.get(window)
-                if staged is not None and not staged.names <= {source.file.name for source in found}:
-                    staged = None
-                for source in found:
-                    if staged is not None and source.file.name in staged.names:
-                        frame = staged.frame
-                    elif source.file.replaces is None and source.file.batch in frames:
-                        frame = frames[source.file.batch]
-                    else:
-                        on_disk.setdefault(self.store.path(source), []).append(window)
-                        continue
-                    wanted = in_memory.setdefault(id(frame), (frame, []))[1]
-                    if window not in wanted:
-                        wanted.append(window)
-        parts = [frame.where(F.col(WINDOW).isin(wanted)) for frame, wanted in in_memory.values()]
-        alike: dict[tuple[int, ...], list[str]] = {}
-        for path, wanted in on_disk.items():
-            alike.setdefault(tuple(sorted(set(wanted))), []).append(path)
-        parts += [self._read(spark, paths, wanted) for wanted, paths in alike.items()]
-        if not parts:
-            raise LateExecutionError(self.name, RuntimeError(f"windows {sorted(sources)} have no rows in the store"))
-        while len(parts) > 1:  # in pairs: a chain would be analysed anew at every link
-            pairs = [parts[at : at + 2] for at in range(0, len(parts), 2)]
-            parts = [pair[0].unionByName(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
-        return parts[0], not on_disk
-
-    def _read(self, spark: SparkSession, paths: list[str], windows: Iterable[int]) -> DataFrame:
-        return spark.read.schema(self._kept_schema).parquet(*paths).where(F.col(WINDOW).isin(list(windows)))
-
-    def _described(self, results: DataFrame, emitted: Emitted, kind: str) -> DataFrame:
-        """The window's bounds first; revision and kind last."""
-        start = F.timestamp_millis(F.col(WINDOW))
-        end = F.timestamp_millis(F.col(WINDOW) + F.lit(self._windows.size_ms))
-        revisions = emitted.revisions
-        if len(set(revisions.values())) == 1:
-            revision = F.lit(next(iter(revisions.values())))
-        else:
-            pairs = [F.lit(value) for pair in revisions.items() for value in pair]
-            revision = F.create_map(*pairs)[F.col(WINDOW)]
-        values = [F.col(f"`{name.replace('`', '``')}`") for name in results.columns if name != WINDOW]
-        return results.select(
-            F.struct(start.alias("start"), end.alias("end")).alias("window"),
-            *values,
-            revision.cast("long").alias("revision"),
-            F.lit(kind).alias("kind"),
-        )
+    def _learn_interval(self) -> None:
+        """How long it is from batch to batch, while they come."""
+        now_s = time.monotonic()
+        if self._batch_s is not None:
+            since_s = min(now_s - self._batch_s, _INTERVAL_MOST_S)
+            self._interval_s = since_s if not self._interval_s else 0.7 * self._interval_s + 0.3 * since_s
+        self._batch_s = now_s
 
     # Between batches
 
@@ -350,7 +254,8 @@ class Run:
         for kind in kinds:
             if kind in due:
                 self._execute_late(kind, due[kind])
-        self._plan_staging()
+        with self._lock:
+            self._memory.plan_staging(self._past, self._executor.read)
         self._plan_cleanup()
         if settle:
             with self._lock:
@@ -367,9 +272,9 @@ class Run:
                 window.executed(now_s, through)
             starts = sorted(waiting)
             self._executing.update(starts)
-            staged = all(start in self._staged for start in starts)
+        staged = self._memory.is_staged(starts)
         try:
-            self._execute(self.spark, starts, kind, through)
+            self._executor.execute(self.spark, starts, kind, through)
         except BaseException:
             with self._lock:
                 for window in windows:
@@ -378,10 +283,10 @@ class Run:
             raise
         rows = sum(info.rows for start in starts if (info := self.store.window(start)) is not None)
         with self._lock:
-            self._costs.executed(time.monotonic() - now_s, rows, staged=staged)
+            self._memory.costs.executed(time.monotonic() - now_s, rows, staged=staged)
             self._counts.update({f"{kind}_results": len(starts)})
-            self._unstage(starts)
             self._executing.difference_update(starts)
+        self._memory.unstage(starts)
         for start in starts:
             self._plan_compaction(start, through)
 
@@ -389,7 +294,7 @@ class Run:
         """A late result that a crash may have kept from going out: the same numbers, the same rows."""
         alive = [window for window in windows if self.store.window(window) is not None]
         if alive:
-            self._execute(self.spark, alive, kind, through)
+            self._executor.execute(self.spark, alive, kind, through)
             self._counts.update(repeated_results=len(alive))
 
     def _committed(self, batch_id: int) -> None:
@@ -405,73 +310,6 @@ class Run:
                         sketch = self._bound.sketch()
                         window = self._past.add(start, end_ms, span_s, 0, sketch, now_s=now_s, through=-1)
                     window.arrived(events, now_s)
-
-    # Memory
-
-    def _let_go(self) -> None:
-        past = [window.start_ms for window in self._past]
-        views = self._buckets.views(past, time.monotonic())
-        if views:
-            memory = MemoryView(self._used_bytes(), self._options.memory_bytes, self._available())
-            self._destage(self._buckets.release(self._options.policy.keep(views, memory)))
-
-    def _used_bytes(self) -> int:
-        return self._buckets.used_bytes + sum(staged.bytes for staged in self._staged.values())
-
-    def _available(self) -> float:
-        """The share of Spark's storage memory that is free; of the executor that has least."""
-        try:
-            status = self.spark.sparkContext._jsc.sc().getExecutorMemoryStatus()  # noqa: SLF001
-            shares, entries = [], status.values().iterator()
-            while entries.hasNext():
-                entry = entries.next()
-                shares.append(int(entry._2()) / max(1, int(entry._1())))  # noqa: SLF001 - a tuple: most, left
-            return min(shares, default=1.0)
-        except Exception as error:
-            log.debug("Spark's storage memory is not known: %s", error)
-            return 1.0
-
-    def _destage(self, frames: list[Any]) -> None:
-        for frame in frames:
-            if not self._inout.submit(Priority.DESTAGE, ("destage", id(frame)), frame.unpersist):
-                frame.unpersist()
-
-    def _plan_staging(self) -> None:
-        if self._options.prestage == "off":
-            return
-        now_s = time.monotonic()
-        with self._lock:
-            for window in self._past:
-                info = self.store.window(window.start_ms) if window.pending else None
-                if info is None or window.start_ms in self._staged or not self._costs.pays(info.rows):
-                    continue
-                soon = window.next_s(now_s) - now_s <= self._costs.lead_s(info.rows) + _LOOK_S
-                if (soon or self._options.prestage == "at-once") and self._room_for(info.bytes):
-                    start = window.start_ms
-                    key = ("prestage", start)
-                    self._inout.submit(Priority.PRESTAGE, key, lambda start=start: self._stage(start))  # type: ignore[misc]
-
-    def _room_for(self, size: int) -> bool:
-        return self._used_bytes() + size <= self._options.memory_bytes
-
-    def _stage(self, start: int) -> None:
-        began = time.monotonic()
-        with self.store.reading([start]) as sources:
-            found = sources[start]
-            if not found:
-                return
-            frame = self._read(self.spark, sorted({self.store.path(source) for source in found}), [start])
-            frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
-            rows = frame.count()
-        with self._lock:
-            self._costs.staging.observe(rows, time.monotonic() - began)
-            self._counts.update(staged_windows=1)
-            names = frozenset(source.file.name for source in found)
-            size = sum(source.group.bytes for source in found)
-            self._staged[start] = Staged(names, frame, size)
-
-    def _unstage(self, starts: Iterable[int]) -> None:
-        self._destage([self._staged.pop(start).frame for start in starts if start in self._staged])
 
     # Cleaning up
 
@@ -518,8 +356,8 @@ class Run:
         with self._lock:
             gone = self._past.purged_before(before_ms)
             self._counts.update(purged_windows=len(gone))
-            self._unstage([window.start_ms for window in gone])
             learnt = self._bound.to_json()
+        self._memory.unstage(window.start_ms for window in gone)
         self.store.files.put(LATENESS, lambda stream: stream.write(learnt) and None)
 
     # Beginning and end
@@ -590,13 +428,7 @@ class Run:
         with self._lock:
             self.ended = True
             self._settled.set()
-            frames = self._buckets.clear() + [staged.frame for staged in self._staged.values()]
-            self._staged.clear()
-        for frame in frames:
-            try:
-                frame.unpersist()
-            except Exception as error:
-                log.debug("a frame is left to Spark: %s", error)
+        self._memory.clear()
         self.store.close()
 
     def status(self) -> dict[str, Any]:
@@ -611,9 +443,10 @@ class Run:
                 + sum(sum(found.values()) for found in self._arrivals.values()),
                 "stalest": max([self._past.stalest, *(window.stalest() for window in past)]),
                 "allowed_lateness_s": self._bound.span_s,
-                "memory_bytes": self._used_bytes(),
-                "staging_s": self._costs.staging.batch_s(0),
-                "staging_saves_s": self._costs.saved_s(0),
+                "memory_bytes": self._memory.used_bytes,
+                "staged_windows": self._memory.staged_windows,
+                "staging_s": self._memory.costs.staging.batch_s(0),
+                "staging_saves_s": self._memory.costs.saved_s(0),
                 **{name: self._counts[name] for name in _COUNTED},
             }
 
@@ -627,7 +460,6 @@ _COUNTED: Final = (
     "late_results",
     "final_results",
     "repeated_results",
-    "staged_windows",
     "compacted_windows",
     "purged_windows",
 )
