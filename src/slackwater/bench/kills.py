@@ -95,6 +95,8 @@ class Kill:
 
 @dataclass
 class Trial:
+    """compacted_files_written: by the last process, which came to the end; everything else is of all of them."""
+
     variant: str
     files: int
     kills: int = 0
