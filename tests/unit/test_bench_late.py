@@ -18,8 +18,8 @@ from slackwater.bench.late_measure import (
     Emitted,
     batch_times,
     due_windows,
-    falls_behind,
     first_latencies_s,
+    is_behind,
     judged_last,
     judged_once,
     late_batches,
@@ -182,10 +182,16 @@ def test_batches_come_from_progress_reports_in_order():
 
 @pytest.mark.parametrize(
     ("behind_s", "falls"),
-    [([2, 1, 3, 2, 1, 3], False), ([1, 1, 5, 6, 9, 9], True), ([9, 9, 5, 5, 1, 1], False), ([5], False)],
+    [
+        ([2, 1, 3, 2, 1, 3], False),
+        ([1, 1, 5, 6, 9, 9], True),
+        ([9, 9, 5, 5, 1, 1], False),
+        ([5], False),
+        ([30, 20, 40] * 3, True),
+    ],
 )
 def test_a_query_falls_behind_when_its_oldest_row_gets_older(behind_s: list[float], falls: bool):
-    assert falls_behind(behind_s) == falls
+    assert is_behind(behind_s, 2.0) == falls
 
 
 def test_what_lives_is_what_full_collections_leave():

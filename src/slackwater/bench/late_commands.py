@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from slackwater.bench.commands import ABSENT, REPORT_WIDTH, progress_bar, replace_file, terminated_as_interrupted
+from slackwater.bench.commands import ABSENT, progress_bar, replace_file, terminated_as_interrupted
 from slackwater.bench.late_harness import LateListener, run_late
 from slackwater.bench.late_model import (
     Kind,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from slackwater.bench.late_model import LateResult, LateRun
 
+_WIDTH = 160
 DEFAULT_CONTENDERS = "ours,spark-memory-salted,spark-rocksdb-salted"
 
 
@@ -129,7 +130,7 @@ def bench_late(
     with progress, terminated_as_interrupted():
         result = run_late(plan, _Shown(progress, json_file))
     console = Console()
-    print_late(result, console if console.is_terminal else Console(width=REPORT_WIDTH))
+    print_late(result, console if console.is_terminal else Console(width=_WIDTH))
     if plots is not None:
         from slackwater.bench.late_plots import draw  # noqa: PLC0415  # needs matplotlib
 
@@ -212,7 +213,7 @@ def print_late(result: LateResult, console: Console) -> None:
     table.add_column("contender", no_wrap=True)
     for heading in (
         *("past\nwindows", "latency\nmean s", "p99 s", "live heap\nmedian MB", "max MB", "batch\nmedian s", "p95 s"),
-        *("rows/s", "behind\ns", "cores", "right/wr.\n/missing"),
+        *("rows/s", "behind\ns", "cores", "others'\ncores", "right/wr.\n/missing"),
     ):
         table.add_column(heading, justify="right")
     table.add_column("outcome")
@@ -230,6 +231,7 @@ def print_late(result: LateResult, console: Console) -> None:
             _number(run.rows_per_s, 0),
             _number(run.behind_s[-1], 1) if run.behind_s else ABSENT,
             _number(run.cpu_cores),
+            _number(run.other_cores),
             f"{windows.right}/{windows.wrong}/{windows.missing}" if windows else ABSENT,
             f"{run.outcome} after {run.lived_s:.0f} s: {run.reason}" if run.reason else run.outcome,
         )

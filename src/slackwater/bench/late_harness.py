@@ -113,6 +113,7 @@ def died(spec: LateRunSpec, error: str, last_state: dict[str, Any]) -> LateRun:
         live_heap_mb=LiveHeap(None, None, 0, None),
         resident_mb=Resident(None, None, None),
         cpu_cores=None,
+        other_cores=None,
         batch_s=BatchTimes(0),
         add_batch_s=BatchTimes(0),
         rows_per_s=None,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BEHIND_TOLERANCE = 0.2
 BEHIND_FLOOR_S = 2.0
+BEHIND_MOST_TRIGGERS = 5
 
 
 @dataclass(frozen=True)
@@ -132,13 +133,13 @@ def judged_last(
     return LateWindows(right=right, wrong=len(last) - right, missing=len(due - last.keys()))
 
 
-def falls_behind(behind_s: Sequence[float]) -> bool:
-    """Does the oldest row that waits get older from the first third of the span to the last?"""
+def is_behind(behind_s: Sequence[float], trigger_s: float) -> bool:
+    """Does the oldest row that waits get older from the first third of the span to the last, or is it old anyway?"""
     third = len(behind_s) // 3
     if not third:
         return False
     first, last = float(np.mean(behind_s[:third])), float(np.mean(behind_s[-third:]))
-    return last > first * (1 + BEHIND_TOLERANCE) + BEHIND_FLOOR_S
+    return last > first * (1 + BEHIND_TOLERANCE) + BEHIND_FLOOR_S or last > BEHIND_MOST_TRIGGERS * trigger_s
 
 
 def live_heap(gc_log: str, from_ms: int, to_ms: int) -> LiveHeap:

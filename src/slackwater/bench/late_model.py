@@ -170,6 +170,10 @@ def check(plan: LatePlan) -> None:
             run.kind == "aggregates" and run.workload != "average",
             "--kind aggregates is for the workload average alone.",
         ),
+        (
+            run.kind == "aggregates" and any(name.endswith("-salted") for name in plan.contenders),
+            "aggregates are one small row of state for each key: there is nothing to salt.",
+        ),
         (run.seconds <= 0, f"seconds must be greater than 0; got {run.seconds:g}."),
         (run.watermark_s < 0, f"the watermark delay must not be negative; got {run.watermark_s:g} s."),
         (run.trigger_s <= 0, f"the trigger interval must be greater than 0 s; got {run.trigger_s:g}."),
@@ -250,6 +254,7 @@ class LateRun:
     live_heap_mb: LiveHeap
     resident_mb: Resident
     cpu_cores: float | None
+    other_cores: float | None  # what others on the machine used meanwhile: the less, the more the times are worth
     batch_s: BatchTimes
     add_batch_s: BatchTimes
     rows_per_s: float | None

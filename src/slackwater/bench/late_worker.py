@@ -31,8 +31,8 @@ from slackwater.bench.late_measure import (
     LateBatch,
     batch_times,
     due_windows,
-    falls_behind,
     first_latencies_s,
+    is_behind,
     judged_last,
     judged_once,
     late_batches,
@@ -223,6 +223,7 @@ class _Run:
         self.handle_there = threading.Event()
         self.began_ms = 0
         self.behind_s: list[float] = []
+        self.others_s = 0.0
 
     def result(self) -> LateRun:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "query")
@@ -234,9 +235,10 @@ class _Run:
         try:
             self._first_batch()
             self._sleep(self.spec.warming_s, "warming up", [])
-            from_ms, used_s = now_ms(), tree_cpu_s()
+            from_ms, used_s, busy_s = now_ms(), tree_cpu_s(), _busy_s()
             self._sleep(self.spec.seconds, "measuring", self.behind_s)
             to_ms, used_s = now_ms(), tree_cpu_s() - used_s
+            self.others_s = _busy_s() - busy_s - used_s
             self._drain(from_ms, to_ms)
             settled = last_committed(self.checkpoint)
             if self.handle is not None:
@@ -436,7 +438,7 @@ class _Run:
         windows = None if settled < 0 else self._judged(results, batches, settled)
         measured = not reason and to_ms > from_ms
         seconds = (to_ms - from_ms) / 1000
-        outcome: Outcome = "died" if reason else "behind" if falls_behind(self.behind_s) else "ok"
+        outcome: Outcome = "died" if reason else "behind" if is_behind(self.behind_s, spec.trigger_s) else "ok"
         gc_log = self.gc_log.read_text("utf-8") if self.gc_log.exists() else ""
         return LateRun(
             contender=spec.contender,
@@ -449,6 +451,7 @@ class _Run:
             live_heap_mb=live_heap(gc_log, from_ms if measured else self.began_ms, to_ms),
             resident_mb=self.watch.between(from_ms if measured else self.began_ms, to_ms),
             cpu_cores=round(used_s / seconds, 3) if measured else None,
+            other_cores=round(self.others_s / seconds, 3) if measured else None,
             batch_s=batch_times([batch.trigger_ms for batch in in_span]),
             add_batch_s=batch_times([batch.add_ms for batch in in_span]),
             rows_per_s=_rows_per_s(batches, from_ms, to_ms, spec.rate) if measured else None,
@@ -500,6 +503,12 @@ class _Run:
     def _offset(self, batch_id: int) -> int:
         """Seconds of the source that are processed with a batch, from Spark's offset log."""
         return int((self.checkpoint / "offsets" / str(batch_id)).read_text("utf-8").splitlines()[2])
+
+
+def _busy_s() -> float:
+    """CPU time of the whole machine so far."""
+    times = psutil.cpu_times()
+    return float(times.user + times.system + times.nice)
 
 
 class _EndedError(Exception):
