@@ -40,6 +40,11 @@ class WindowFunction(Protocol):
     def counted(self) -> str | None: ...
 
     @property
+    def blocking(self) -> bool:
+        """Must all rows of a window be there before the function begins?"""
+        ...
+
+    @property
     def kept_for(self) -> str:
         """What the kept rows serve, in words: rows for one thing are no good for another."""
         ...
@@ -75,6 +80,7 @@ class Rows:
     event_time: str
     size_ms: int
     takes_key: bool
+    blocking: bool = True
     counted: None = None
     kind: Kind = "rows"
 
@@ -120,6 +126,7 @@ class Aggregates:
     decomposed: Decomposed
     keys: tuple[str, ...]
     source_time: str
+    blocking: bool = False
     event_time: str = LATEST
     counted: str = EVENTS
     kind: Kind = "aggregates"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pyspark import StorageLevel
 
-from slackwater.late.buckets import BucketPolicy, Buckets, MemoryView, Scarce, Share
+from slackwater.late.buckets import BucketPolicy, Buckets, MemoryView, Scarce, Share, share_needed
 from slackwater.late.compaction import CompactionRule
 from slackwater.late.inout import InOut, Priority
 from slackwater.late.staging import Staged, StagingCosts
@@ -58,11 +58,15 @@ class Options:
 class Memory:
     """Called by the threads of a query's batches, of its late executions, and of its background work."""
 
-    def __init__(self, spark: SparkSession, store: WindowStore, inout: InOut, options: Options) -> None:
+    def __init__(
+        self, spark: SparkSession, store: WindowStore, inout: InOut, options: Options, *, blocking: bool
+    ) -> None:
         self._spark = spark
         self._store = store
         self._inout = inout
         self._options = options
+        self._blocking = blocking
+        self._window_bytes = 0.0
         self._buckets = Buckets(options.memory_bytes, options.window_bytes or options.memory_bytes)
         self._batch_bytes = 0.0
         self._staged: dict[int, Staged] = {}
@@ -105,6 +109,21 @@ class Memory:
             self._batch_bytes += (size - self._batch_bytes) * (_WEIGHT if self._batch_bytes else 1.0)
             if frame is not None and not self._buckets.add(batch_id, frame, shares, time.monotonic()):
                 self._destage([frame])
+
+    def executed(self, windows: Iterable[int], through: int) -> None:
+        """Windows were executed on time: what they measured is what the next ones will."""
+        sizes = [sum(s.group.bytes for s in self._store.sources(window, through=through)) for window in windows]
+        with self._lock:
+            for size in sizes:
+                self._window_bytes += (size - self._window_bytes) * (_WEIGHT if self._window_bytes else 1.0)
+            self._size_buckets()
+
+    def _size_buckets(self) -> None:
+        """A function that does not block needs no more in memory than hides the reading of the rest (Aion 3.3)."""
+        if self._blocking or self._options.window_bytes is not None or not self.costs.known:
+            return
+        share = share_needed(self._blocking, self.costs.staging.row_s, self.costs.staged.row_s)
+        self._buckets.window_bytes = min(self._options.memory_bytes, round(share * self._window_bytes))
 
     def let_go(self, past: Sequence[int]) -> None:
         """As the policy says; `past` are windows that were executed."""

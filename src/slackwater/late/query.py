@@ -110,8 +110,12 @@ class WindowedFrame:
         decomposed = decompose(spark, self.frame.schema, self.keys, columns)
         return LateQuery(self, Aggregates(decomposed, self.keys, self.event_time))
 
-    def apply(self, function: Callable[..., Any], schema: str | StructType) -> LateQuery:
-        """A pandas function over a window's rows, as groupBy(window, *keys).applyInPandas takes it; rows are kept."""
+    def apply(self, function: Callable[..., Any], schema: str | StructType, *, blocking: bool = True) -> LateQuery:
+        """A pandas function over a window's rows, as groupBy(window, *keys).applyInPandas takes it; rows are kept.
+
+        blocking: it needs a window's rows all together. One that could begin with some of them (of several keys, say)
+        needs fewer in memory: only so many as it takes to read the others.
+        """
         from pyspark.sql.types import StructType, _parse_datatype_string  # noqa: PLC0415
 
         result = schema if isinstance(schema, StructType) else _parse_datatype_string(schema)
@@ -119,7 +123,7 @@ class WindowedFrame:
             raise ConfigurationError(f"the function's schema {schema!r} is no list of columns, such as `mean DOUBLE`.")
         _check_names(result.names)
         takes_key = len(inspect.signature(function).parameters) == 2
-        rows = Rows(function, result, self.keys, self.event_time, self.windows.size_ms, takes_key)
+        rows = Rows(function, result, self.keys, self.event_time, self.windows.size_ms, takes_key, blocking)
         return LateQuery(self, rows)
 
 

@@ -96,7 +96,7 @@ class Run:
         self._routing = threading.Lock()  # a batch is being written, or windows are being purged
         self._changed = threading.Condition(self._lock)
         self._inout = InOut(f"late-io {name}", self._prepare_thread, ordered=options.ordered_io)
-        self._memory = Memory(spark, store, self._inout, options)
+        self._memory = Memory(spark, store, self._inout, options, blocking=function.blocking)
         self._executor = Executor(store, function, kept_schema, windows.size_ms, sink, self._memory.held)
         self._thread = threading.Thread(target=self._look_after_the_past, name=f"late {name}", daemon=True)
 
@@ -175,6 +175,7 @@ class Run:
 
     def _execute_on_time(self, spark: SparkSession, windows: list[int], batch_id: int) -> None:
         self._executor.execute(spark, windows, "on_time", batch_id)
+        self._memory.executed(windows, batch_id)
         now_s = time.monotonic()
         with self._lock:
             sketch, span_s = self._bound.sketch(), self._bound.span_s

@@ -29,6 +29,11 @@ class StagingCosts:
         (self.staged if staged else self.direct).observe(rows, seconds)
         self._tries[staged] += 1
 
+    @property
+    def known(self) -> bool:
+        """Both ways have been tried."""
+        return min(self._tries.values()) >= _TRIES
+
     def pays(self, rows: int) -> bool:
         if self._tries[False] < _TRIES:
             return False
