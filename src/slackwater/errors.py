@@ -25,6 +25,10 @@ class JavaNotFoundError(SlackwaterError, RuntimeError):
     """No usable Java on this machine."""
 
 
+class EnforcementError(SlackwaterError, RuntimeError):
+    """The operating system does not let a priority take effect; what was changed can be put back."""
+
+
 def unknown_name(kind: str, found: str, known: Iterable[str]) -> ConfigurationError:
     """The error for a name that is not in a registry, with the nearest known one."""
     names = sorted(known)

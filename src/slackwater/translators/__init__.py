@@ -1,0 +1,1 @@
+"""How priorities take effect on a host: nice and cgroups, on the processes that are named and on no others."""
