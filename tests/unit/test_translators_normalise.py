@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -97,7 +98,7 @@ def test_exact_is_never_further_off_than_half_a_step(priorities):
 
 
 def test_the_kernels_table_goes_by_about_a_quarter_a_step():
-    steps = [more / less for more, less in zip(NICE_WEIGHTS, NICE_WEIGHTS[1:], strict=False)]
+    steps = [more / less for more, less in pairwise(NICE_WEIGHTS)]
     assert len(NICE_WEIGHTS) == 40
     assert NICE_WEIGHTS[20] == 1024
     assert 1.19 < min(steps) <= max(steps) < 1.29
