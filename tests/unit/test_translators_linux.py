@@ -111,6 +111,7 @@ class Children:
             text=True,
         )
         self.started.append(child)
+        assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         return child, PROC.process(child.pid)
 
