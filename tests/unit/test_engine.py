@@ -26,6 +26,7 @@ from slackwater.core.model import (
     Window,
 )
 from slackwater.errors import ConfigurationError
+from slackwater.policies.assembly import engine_for
 from slackwater.policies.observe import Observe
 from slackwater.policies.registry import create
 from slackwater.policies.round_robin import RoundRobin
@@ -521,3 +522,19 @@ def test_everybody_has_a_first_turn_before_anybody_has_a_second():
     queries = [_windowed(name, starts_at_s=3.0) for name in "abc"]
     trace = run(_engine(RoundRobin(), lanes=1), ScriptedDriver(queries), 10)
     assert [turn.query for turn in trace.turns[:3]] == ["a", "b", "c"]
+
+
+def test_a_lane_that_no_turn_will_need_can_serve_other_work():
+    driver = ScriptedDriver(
+        [SimulatedQuery(f"q{i}", windows=(Window(10, 10, 5 * i),), delay_s=1.0, batch_cost_s=0.2) for i in range(2)]
+    )
+    engine = engine_for("klink", EngineSettings(lanes=2))
+    commands = Commands(enforce=True, wake_after_s=0.01)
+    seen = set()
+    for _ in range(400):
+        report = driver.exchange(commands)
+        commands = engine.step(report)
+        now = driver.clock.now()
+        seen.add((engine.room_for(0.1, now), engine.room_for(60.0, now)))
+    assert (True, False) in seen  # now, but not for a minute: both have a window by then
+    assert all(not long for _, long in seen)

@@ -92,6 +92,7 @@ class Engine:
         self._fallback = fallback
         self._queries: dict[str, QueryState] = {}
         self._lanes = AdaptiveLanes()
+        self._lanes_now = 1
         self._sigmas = NormalDist().inv_cdf(self.settings.confidence)
         self._troubled = False
         self._told_wall_ts = -math.inf
@@ -131,6 +132,7 @@ class Engine:
         grants: list[Grant] = []
         self._advance_turns(report, grants)
         lanes = self._lanes.lanes(report.cores) if self.settings.lanes == "auto" else self.settings.lanes
+        self._lanes_now = lanes
         free = self._free_lanes(lanes, now)
         snapshot = Snapshot(
             wall_ts=now,
@@ -257,6 +259,14 @@ class Engine:
                 self._grant(state, Stage.DATA, now, "its turn goes on: more rows wait", turn.lane, grants, more)
             else:
                 state.end_turn(now)
+
+    def room_for(self, seconds: float, now: float) -> bool:
+        """Will a lane stay free for so long? What no query's turn needs can serve other work meanwhile."""
+        busy = sum(
+            view.stage in (Stage.DATA, Stage.SWEEP) or view.sweep_pending or view.swm_wall_ts <= now + seconds
+            for view in self.views
+        )
+        return busy < self._lanes_now
 
     def _free_lanes(self, lanes: int, now: float) -> list[int]:
         """Lane numbers without a turn; one whose turn outlived its lease is free again."""

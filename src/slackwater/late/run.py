@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from slackwater.drivers.spark.attach import room_for
 from slackwater.late.buckets import Share
 from slackwater.late.checkpoint import is_committed, next_watermark_ms
 from slackwater.late.errors import LateExecutionError
@@ -48,6 +49,7 @@ _PATIENCE: Final = 5
 _LOOK_S: Final = 1.0
 _COMMIT_LOOK_S: Final = 0.1
 _INTERVAL_MOST_S: Final = 30.0
+_GIVES_WAY_MOST_S: Final = 10.0
 
 
 class Run:
@@ -86,6 +88,7 @@ class Run:
         self._events: Counter[int] = Counter()  # by window, of windows that are not executed yet
         self._batch_s: float | None = None
         self._interval_s = 0.0
+        self._gave_way_s: float | None = None  # since when late windows wait for a free lane
         self._again: list[tuple[str, int, list[int]]] = []
         self._counts: Counter[str] = Counter()
         self._failures = 0
@@ -229,7 +232,7 @@ class Run:
             return self._settling
 
     def _wait_s(self) -> float:
-        if self._arrivals:
+        if self._arrivals or self._gave_way_s is not None:
             return _COMMIT_LOOK_S
         now_s = time.monotonic()
         return min(_LOOK_S, max(0.01, self._past.wake_s(now_s) - self._interval_s - now_s))
@@ -251,6 +254,8 @@ class Run:
                 left = [window for window in self._past if window.pending and window.start_ms not in taken]
                 if left:
                     due.setdefault("late", []).extend(left)
+            if due and not settle and self._gives_way(due, now_s):
+                return
         kinds: tuple[Kind, ...] = ("final", "late")
         for kind in kinds:
             if kind in due:
@@ -262,6 +267,18 @@ class Run:
             with self._lock:
                 self._settling = False
                 self._settled.set()
+
+    def _gives_way(self, due: dict[Kind, list[PastWindow]], now_s: float) -> bool:
+        """Results on time go first, of all queries: wait for a lane that stays free, but not beyond the bound."""
+        rows = sum(info.rows for found in due.values() for w in found if (info := self.store.window(w.start_ms)))
+        if room_for(self.spark, self._memory.costs.execution_s(rows)):
+            self._gave_way_s = None
+            return False
+        self._gave_way_s = now_s if self._gave_way_s is None else self._gave_way_s
+        overdue = "late" in self._past.due(now_s, self._watermark_ms) or now_s - self._gave_way_s > _GIVES_WAY_MOST_S
+        if overdue:
+            self._gave_way_s = None
+        return not overdue
 
     def _execute_late(self, kind: str, windows: list[PastWindow]) -> None:
         """All that are due together, in one Spark job."""

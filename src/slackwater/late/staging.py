@@ -42,6 +42,10 @@ class StagingCosts:
     def saved_s(self, rows: int) -> float:
         return self.direct.batch_s(rows) - self.staged.batch_s(rows)
 
+    def execution_s(self, rows: int) -> float:
+        """What an execution takes, as far as is known."""
+        return self.direct.batch_s(rows)
+
     def lead_s(self, rows: int) -> float:
         """How long before the execution to begin."""
         return self.staging.batch_s(rows)

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import WeakValueDictionary
 
 from slackwater.core.engine import Engine, EngineSettings
 from slackwater.core.model import Commands, Knob, Policy, QueryOptions
@@ -64,6 +65,18 @@ class SchedulerStats:
     gates_opened: int
 
 
+_handles: WeakValueDictionary[str, Handle] = WeakValueDictionary()  # by application
+
+
+def room_for(spark: Any, seconds: float) -> bool:
+    """May work of low urgency take a core for so long, without a query of this session waiting for it?
+
+    Always, where nobody is attached.
+    """
+    handle = _handles.get(spark.sparkContext.applicationId)
+    return handle is None or not handle.attached or handle.room_for(seconds)
+
+
 def attach(
     spark: Any,
     policy: str | Policy = "klink",
@@ -113,7 +126,9 @@ def attach(
         system.clearProperty(marker)
         restore(spark, tuned)
 
-    return Handle(bridge, engine, released)
+    handle = Handle(bridge, engine, released)
+    _handles[spark.sparkContext.applicationId] = handle
+    return handle
 
 
 class Handle:
@@ -198,6 +213,10 @@ class Handle:
             if end is not None and interval is not None:
                 out.append(Expectation(view.name, end, *interval))
         return out
+
+    def room_for(self, seconds: float) -> bool:
+        """Will a lane stay free for so long, by what is expected of all queries?"""
+        return self._engine.room_for(seconds, time.time())
 
     def story(self, query: str | None = None, limit: int = 50) -> list[Entry]:
         """The last entries of the history: of one query (by name or key) or of all."""
