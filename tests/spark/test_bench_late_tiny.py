@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from slackwater.bench.late_harness import LateListener, run_late
-from slackwater.bench.late_model import LatePlan, LateRunSpec
+from slackwater.bench.late_model import LatePlan, LateRunSpec, LateSettings
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(700)
 @pytest.mark.parametrize(("kind", "contenders"), [("rows", ("ours", "spark-memory")), ("aggregates", ("ours",))])
 def test_windows_with_late_rows_are_those_of_the_oracle(kind, contenders):
     run = LateRunSpec(
@@ -25,6 +26,7 @@ def test_windows_with_late_rows_are_those_of_the_oracle(kind, contenders):
         warmup_s=3.0,
         # A slow machine may need long to emit; a quick one leaves the drain as soon as all is out.
         drain_s=40.0,
+        settings=LateSettings(grace_s=240.0),
     )
     result = run_late(LatePlan(run, contenders, (1,)), LateListener())
     assert result.complete

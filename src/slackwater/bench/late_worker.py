@@ -95,7 +95,7 @@ def run(spec: LateRunSpec) -> LateWorkerResult:
         logging.getLogger("slackwater").addHandler(warnings)
         cleanup.callback(logging.getLogger("slackwater").removeHandler, warnings)
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to the JVM
-        watch = _Watch(jvm, min(settings.live_every_s, spec.seconds / 3))
+        watch = _Watch(jvm, min(settings.live_every_s, max(3.0, spec.seconds / 3)))
         watch.start()
         cleanup.callback(watch.stop)
         found = _Run(spec, spark, jvm, watch, scratch, gc_log, warnings.texts).result()
