@@ -30,7 +30,7 @@ class Quiet:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_query_that_is_killed_three_times_gives_what_a_batch_gives() -> None:
     quiet = Quiet()
     found = kills.run(3, 1, quiet, variants=kills.VARIANTS[:1], files=16, rows=60)

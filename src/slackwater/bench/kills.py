@@ -39,7 +39,7 @@ VARIANTS: Final = (
     Variant("aggregates, sliding, latest", "aggregates", sliding=True, prestage="off", latest=True),
 )
 _ROUNDS: Final = 2
-_LONGEST_S: Final = 300.0
+_LONGEST_S: Final = 900.0
 _LOOK_S: Final = 0.02
 
 

@@ -257,8 +257,8 @@ def run(spec: ChildSpec) -> None:
     _note(folder, "query")
     started.processAllAvailable()
     run_of = late.handle(started)
-    if not run_of.settle(120):
-        raise TimeoutError("late results are not out after 120 s")
+    if not run_of.settle(600):
+        raise TimeoutError("late results are not out after 600 s")
     status = run_of.status()
     started.stop()
     run_of.await_end()
