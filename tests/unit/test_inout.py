@@ -31,6 +31,16 @@ def test_the_most_urgent_work_goes_first_and_equals_in_turn(inout):
     assert done == ["stage", "free 1", "free 2", "clean"]
 
 
+def test_what_has_waited_long_goes_first(inout, monkeypatch):
+    done: list[str] = []
+    inout.submit(Priority.CLEANUP, "old", lambda: done.append("old"))
+    monkeypatch.setattr("slackwater.late.inout.PATIENCE_S", -1.0)
+    inout.submit(Priority.PRESTAGE, "new", lambda: done.append("new"))
+    inout.start()
+    assert inout.wait_idle(10)
+    assert done == ["old", "new"]
+
+
 def test_work_that_fails_is_left_and_the_next_goes_on(inout, caplog):
     done = threading.Event()
     inout.start()

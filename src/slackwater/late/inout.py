@@ -1,6 +1,7 @@
 """The one thread that reads and frees windows in the background (Aion 4), most urgent work first.
 
-Pre-staging comes before destaging, and that before cleaning up. Late rows are not written here: they must be durable
+Pre-staging comes before destaging, and that before cleaning up; but what has waited for ten seconds goes first, or
+windows that are staged one after the other would keep old ones from ever being purged. Late rows are not written here: they must be durable
 before Spark commits their batch, so the batch itself writes them. A job that fails is logged and nothing more: memory
 is a cache, and what was to be cleaned up is found again.
 """
@@ -8,22 +9,32 @@ is a cache, and what was to be cleaned up is found again.
 from __future__ import annotations
 
 import enum
-import heapq
 import logging
 import threading
-from itertools import count
-from typing import TYPE_CHECKING
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 log = logging.getLogger(__name__)
 
+PATIENCE_S: Final = 10.0
+
 
 class Priority(enum.IntEnum):
     PRESTAGE = 0
     DESTAGE = 1
     CLEANUP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    priority: Priority
+    key: Hashable
+    work: Callable[[], object]
+    since_s: float
 
 
 class InOut:
@@ -36,9 +47,8 @@ class InOut:
         self._name = name
         self._prepare = prepare
         self._ordered = ordered
-        self._waiting: list[tuple[int, int, Hashable, Callable[[], object]]] = []
+        self._waiting: list[_Waiting] = []  # in order of submission
         self._keys: set[Hashable] = set()
-        self._numbers = count()
         self._running = 0
         self._closed = False
         self._changed = threading.Condition()
@@ -56,7 +66,7 @@ class InOut:
                 self._running += 1
                 threading.Thread(target=self._one, args=(key, work, True), name=self._name, daemon=True).start()
                 return True
-            heapq.heappush(self._waiting, (priority, next(self._numbers), key, work))
+            self._waiting.append(_Waiting(priority, key, work, time.monotonic()))
             self._changed.notify_all()
             return True
 
@@ -81,9 +91,15 @@ class InOut:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if self._closed:
                     return
-                _, _, key, work = heapq.heappop(self._waiting)
+                chosen = self._next()
                 self._running += 1
-            self._one(key, work)
+            self._one(chosen.key, chosen.work)
+
+    def _next(self) -> _Waiting:
+        patient = time.monotonic() - PATIENCE_S
+        chosen = min(self._waiting, key=lambda one: -1 if one.since_s < patient else one.priority)
+        self._waiting.remove(chosen)
+        return chosen
 
     def _one(self, key: Hashable, work: Callable[[], object], prepare: bool = False) -> None:
         try:
