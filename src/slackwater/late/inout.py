@@ -1,9 +1,9 @@
 """The one thread that reads and frees windows in the background (Aion 4), most urgent work first.
 
 Pre-staging comes before destaging, and that before cleaning up; but what has waited for ten seconds goes first, or
-windows that are staged one after the other would keep old ones from ever being purged. Late rows are not written here: they must be durable
-before Spark commits their batch, so the batch itself writes them. A job that fails is logged and nothing more: memory
-is a cache, and what was to be cleaned up is found again.
+windows that are staged one after the other would keep old ones from ever being purged. Late rows are not written here:
+they must be durable before Spark commits their batch, so the batch itself writes them. A job that fails is logged and
+nothing more: memory is a cache, and what was to be cleaned up is found again.
 """
 
 from __future__ import annotations
