@@ -68,7 +68,7 @@ class Memory:
         self._blocking = blocking
         self._window_bytes = 0.0
         self._buckets = Buckets(options.memory_bytes, options.window_bytes or options.memory_bytes)
-        self._batch_bytes = 0.0
+        self.batch_bytes = 0.0  # what batches leave for windows that are to come, the last ones counting most
         self._staged: dict[int, Staged] = {}
         self._lock = threading.RLock()
         self.costs = StagingCosts()
@@ -98,7 +98,7 @@ class Memory:
     def cached(self, frame: DataFrame) -> DataFrame | None:
         """The frame of a batch that is about to be written, to be kept as it is; None when there is no room."""
         with self._lock:
-            if not self._buckets.room_for(self._batch_bytes):
+            if not self._buckets.room_for(self.batch_bytes):
                 return None
         return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
@@ -106,7 +106,7 @@ class Memory:
         """What windows that are to come have of a batch, and its frame, if it was cached."""
         with self._lock:
             size = sum(share.bytes for share in shares.values())
-            self._batch_bytes += (size - self._batch_bytes) * (_WEIGHT if self._batch_bytes else 1.0)
+            self.batch_bytes += (size - self.batch_bytes) * (_WEIGHT if self.batch_bytes else 1.0)
             if frame is not None and not self._buckets.add(batch_id, frame, shares, time.monotonic()):
                 self._destage([frame])
 

@@ -50,6 +50,7 @@ _LOOK_S: Final = 1.0
 _COMMIT_LOOK_S: Final = 0.1
 _INTERVAL_MOST_S: Final = 30.0
 _GIVES_WAY_MOST_S: Final = 10.0
+_ONE_PART_BYTES: Final = 4 << 20
 
 
 class Run:
@@ -121,8 +122,10 @@ class Run:
         self._committed(batch_id - 1)
         self.store.begin(batch_id)
         kept = self._function.kept(frame)
-        if not self._options.parallel_writes:
-            kept = kept.coalesce(1)
+        if not self._options.parallel_writes or (
+            self._function.kind == "aggregates" and self._memory.batch_bytes < _ONE_PART_BYTES
+        ):
+            kept = kept.coalesce(1)  # a file and a Python worker for each partition cost more than they save
         with self._lock:
             closed_ms = self._line_ms(self._past.taking(began_ms))
         cached = self._memory.cached(kept)
