@@ -21,7 +21,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import psutil
 
@@ -51,7 +50,7 @@ from slackwater.bench.late_model import (
     Resident,
 )
 from slackwater.bench.measure import cause_of_end, distribution
-from slackwater.bench.session import bench_session, progress_of
+from slackwater.bench.session import answer, bench_session, progress_of
 from slackwater.bench.worker import Warnings, now_ms, report
 from slackwater.errors import SlackwaterError
 from slackwater.late.checkpoint import last_committed
@@ -525,17 +524,7 @@ def _rows_per_s(batches: list[LateBatch], from_ms: int, to_ms: int, rate: int) -
 
 
 def main() -> None:
-    # The JVM inherits stdout and may print; the result must stand there alone.
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=LateRunSpec)
-    try:
-        result = run(spec)
-    except SlackwaterError as error:
-        print(json.dumps({"error": str(error)}), file=sys.stderr, flush=True)
-        sys.exit(1)
-    with out:
-        out.write(msgspec.json.encode(result))
+    answer(LateRunSpec, run)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import tempfile
 import time
@@ -59,7 +58,7 @@ from slackwater.bench.model import (
     WorkerResult,
     contender,
 )
-from slackwater.bench.session import bench_session, progress_of
+from slackwater.bench.session import answer, bench_session, progress_of
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery
 from slackwater.workloads import ysb
@@ -541,17 +540,7 @@ def report(state: str, **facts: Any) -> None:
 
 
 def main() -> None:
-    # The JVM inherits stdout and may print; the result must stand there alone.
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RunSpec)
-    try:
-        result = run(spec)
-    except SlackwaterError as error:
-        print(json.dumps({"error": str(error)}), file=sys.stderr, flush=True)
-        sys.exit(1)
-    with out:
-        out.write(msgspec.json.encode(result))
+    answer(RunSpec, run)
 
 
 if __name__ == "__main__":

@@ -15,22 +15,19 @@ if TYPE_CHECKING:
 
 late = App(name="late", help="Look after a store of windows that wait for late rows.")
 
-Json = Annotated[bool, Parameter(name="--json")]
+Store = Annotated[str, Parameter(help="The store's folder or URI.")]
+Checkpoint = Annotated[
+    str | None,
+    Parameter(
+        help="The query's checkpoint, which knows the last committed batch; without it the newest batch does not count."
+    ),
+]
+Json = Annotated[bool, Parameter(name="--json", help="Print facts as JSON.")]
 
 
 @late.command
-def status(store: str, *, checkpoint: str | None = None, as_json: Json = False) -> None:
-    """Say what a store holds. Only reads; the query may be running.
-
-    Parameters
-    ----------
-    store
-        The store's folder or URI.
-    checkpoint
-        The query's checkpoint, which knows the last committed batch; without it the newest batch does not count.
-    as_json
-        Print facts as JSON.
-    """
+def status(store: Store, *, checkpoint: Checkpoint = None, as_json: Json = False) -> None:
+    """Say what a store holds. Only reads; the query may be running."""
     found, opened = _open(store, checkpoint, read_only=True)
     with found:
         facts = found.facts() | {"problems": [problem.reason for problem in opened.problems]}
@@ -50,18 +47,8 @@ def status(store: str, *, checkpoint: str | None = None, as_json: Json = False) 
 
 
 @late.command
-def windows(store: str, *, checkpoint: str | None = None, as_json: Json = False) -> None:
-    """List the windows of a store. Only reads; the query may be running.
-
-    Parameters
-    ----------
-    store
-        The store's folder or URI.
-    checkpoint
-        The query's checkpoint, which knows the last committed batch; without it the newest batch does not count.
-    as_json
-        Print facts as JSON.
-    """
+def windows(store: Store, *, checkpoint: Checkpoint = None, as_json: Json = False) -> None:
+    """List the windows of a store. Only reads; the query may be running."""
     found, opened = _open(store, checkpoint, read_only=True)
     with found:
         dead = found.dead_counts()
@@ -84,28 +71,20 @@ def windows(store: str, *, checkpoint: str | None = None, as_json: Json = False)
 
 @late.command
 def compact(
-    store: str,
+    store: Store,
     *,
-    window: Annotated[tuple[int, ...], Parameter(negative=())] = (),
-    executions: float = 4.0,
-    checkpoint: str | None = None,
+    window: Annotated[
+        tuple[int, ...],
+        Parameter(
+            negative=(),
+            help="Start of a window in ms, to be compacted in any case; may be repeated. Without it, all that pay.",
+        ),
+    ] = (),
+    executions: Annotated[float, Parameter(help="How often each window is expected to be executed again.")] = 4.0,
+    checkpoint: Checkpoint = None,
     as_json: Json = False,
 ) -> None:
-    """Merge the files of windows, where that pays. The query must not be running.
-
-    Parameters
-    ----------
-    store
-        The store's folder or URI.
-    window
-        Start of a window in ms, to be compacted in any case; may be repeated. Without it, every window that pays.
-    executions
-        How often each window is expected to be executed again.
-    checkpoint
-        The query's checkpoint, which knows the last committed batch; without it the newest batch does not count.
-    as_json
-        Print facts as JSON.
-    """
+    """Merge the files of windows, where that pays. The query must not be running."""
     found, opened = _open(store, checkpoint, read_only=False)
     with found:
         before = {info.start_ms: info for info in found.windows()}
@@ -128,18 +107,8 @@ def compact(
 
 
 @late.command
-def verify(store: str, *, checkpoint: str | None = None, as_json: Json = False) -> None:
-    """Read every row of a store and compare it with the footers; ends with 1 when something is wrong. Only reads.
-
-    Parameters
-    ----------
-    store
-        The store's folder or URI.
-    checkpoint
-        The query's checkpoint, which knows the last committed batch; without it the newest batch does not count.
-    as_json
-        Print facts as JSON.
-    """
+def verify(store: Store, *, checkpoint: Checkpoint = None, as_json: Json = False) -> None:
+    """Read every row of a store and compare it with the footers; ends with 1 when something is wrong. Only reads."""
     found, opened = _open(store, checkpoint, read_only=True)
     with found:
         report = found.verify()

@@ -7,6 +7,7 @@ Both write a Parquet file for each window, whole or not at all, on local disks a
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -33,21 +34,28 @@ class Sink(Protocol):
     def write(self, results: DataFrame, emitted: Emitted) -> None: ...
 
 
-class _Folder:
+class _Folder(ABC):
     """location: a folder, a URI, or Files whose temporary folder begins with `_`, so that Spark does not read it."""
 
     def __init__(self, location: str | Path | Files) -> None:
         self._files = location if isinstance(location, Files) else files_at(location, temporary="_temporary")
         self._made = False
+        self._making = threading.Lock()
 
+    @abstractmethod
     def name(self, window: int, revision: int) -> str:
-        raise NotImplementedError
+        """Of the file that holds a result."""
+
+    def _make(self) -> None:
+        """Once, before the first file: what an earlier run left is swept, and nothing that another thread writes."""
+        with self._making:
+            if not self._made:
+                self._files.make_folder(self._files.temporary)
+                self._files.remove_all([left.name for left in self._files.listed(self._files.temporary)])
+                self._made = True
 
     def write(self, results: DataFrame, emitted: Emitted) -> None:
-        if not self._made:
-            self._files.make_folder(self._files.temporary)
-            self._files.remove_all([left.name for left in self._files.listed(self._files.temporary)])
-            self._made = True
+        self._make()
         table = to_arrow(results)
         starts = pc.cast(pc.struct_field(table["window"], "start"), pa.int64())
         for window, revision in emitted.revisions.items():
