@@ -87,7 +87,10 @@ def test_a_silent_input_of_a_join_takes_few_turns_and_leaves_the_lanes_to_others
     halted = start(joined(stream(spark, "a", "1 second"), right), sink="memory", name="halted")
     lively = rates(spark).withWatermark("timestamp", "1 second").groupBy(F.window("timestamp", "2 seconds")).count()
     other = start(lively, sink="memory", name="lively")
-    eventually(lambda: len(emitted(spark, "lively")) >= 8, timeout_s=60)
+    # While the join's next sweep is awaited it may run as often as the other; then it rests longer each time.
+    eventually(lambda: len(emitted(spark, "lively")) >= 6, timeout_s=60)
+    before = batches(halted), batches(other)
+    eventually(lambda: batches(other) >= before[1] + 16, timeout_s=90)
+    assert batches(halted) - before[0] < 8
     assert emitted(spark, "halted") == []
-    assert batches(halted) < batches(other) / 2
     assert handle.attached
