@@ -93,6 +93,7 @@ class Engine:
         self._queries: dict[str, QueryState] = {}
         self._lanes = AdaptiveLanes()
         self._lanes_now = 1
+        self._cores = 1
         self._sigmas = NormalDist().inv_cdf(self.settings.confidence)
         self._troubled = False
         self._told_wall_ts = -math.inf
@@ -108,6 +109,16 @@ class Engine:
     def views(self) -> tuple[QueryView, ...]:
         """The queries as the policy saw them last."""
         return self._views
+
+    @property
+    def lanes(self) -> int:
+        """How many turns may run at once, at the last step."""
+        return self._lanes_now
+
+    @property
+    def cores(self) -> int:
+        """How many cores the driver had, at the last step."""
+        return self._cores
 
     def state(self, key: str) -> QueryState | None:
         return self._queries.get(key)
@@ -132,7 +143,7 @@ class Engine:
         grants: list[Grant] = []
         self._advance_turns(report, grants)
         lanes = self._lanes.lanes(report.cores) if self.settings.lanes == "auto" else self.settings.lanes
-        self._lanes_now = lanes
+        self._lanes_now, self._cores = lanes, report.cores
         free = self._free_lanes(lanes, now)
         snapshot = Snapshot(
             wall_ts=now,

@@ -13,15 +13,18 @@ from weakref import WeakValueDictionary
 from slackwater.core.engine import Engine, EngineSettings
 from slackwater.core.model import Commands, Knob, Policy, QueryOptions
 from slackwater.drivers.spark.bridge import SparkBridge, first_line
+from slackwater.drivers.spark.telling import identity_of, overview
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
-from slackwater.errors import AttachError, ConfigurationError
+from slackwater.endpoint.server import LOOPBACK, Endpoint
+from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
 from slackwater.policies.assembly import engine_for, policy_for
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from slackwater.core.history import Entry
+    from slackwater.drivers.spark.telling import Identity
 
 log = logging.getLogger("slackwater")
 
@@ -91,11 +94,14 @@ def attach(
     memory_bound: float = 0.75,
     period_s: float | None = None,
     watchdog_s: float = 3.0,
+    serve: bool | int | str = False,
 ) -> Handle:
     """Schedule every streaming query of this session's Spark context, running ones included.
 
     `memory_bound` is the share of the heap from which on `klink` lets those queries go first that free most;
-    `period_s` asks the policy no more often than that.
+    `period_s` asks the policy no more often than that. `serve` opens an HTTP endpoint where others on this host can
+    read where every query stands: True for any free port on loopback, a port, or "host:port"; announced for the
+    middleware and the command line.
     Nothing else changes: start and stop queries as before. `detach()`, or the end of a `with` block, gives plain
     Spark back with the queries still running; so does a scheduler that is not heard from for `watchdog_s`.
     """
@@ -103,6 +109,7 @@ def attach(
     if not 0.5 <= watchdog_s <= 60:
         raise ConfigurationError(f"watchdog_s={watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
     options = _check_options(queries)
+    address = _check_address(serve)
     settings = EngineSettings(
         lanes=lanes, max_wait_s=max_wait_s, target_latency_s=target_latency_s, confidence=confidence
     )
@@ -127,6 +134,12 @@ def attach(
         restore(spark, tuned)
 
     handle = Handle(bridge, engine, released)
+    if address is not None:
+        try:
+            handle.serve(identity_of(spark), *address)
+        except SlackwaterError:
+            handle.detach()
+            raise
     _handles[spark.sparkContext.applicationId] = handle
     return handle
 
@@ -144,6 +157,7 @@ class Handle:
         self._decision_s: deque[float] = deque(maxlen=5000)
         self._cpu_s = 0.0
         self._told: set[str] = set()
+        self._endpoint: Endpoint | None = None
         self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
         self._in_charge = threading.Event()
         self._thread.start()
@@ -164,6 +178,8 @@ class Handle:
             return
         self._stop.set()
         self._thread.join(timeout=5)
+        if self._endpoint is not None:
+            self._endpoint.close()
         try:
             self._bridge.detach()
             self._released()
@@ -180,6 +196,22 @@ class Handle:
     ) -> None:
         """Another policy from the next decision on. Turns that run are finished, and what was learnt stays."""
         self._switches.append(policy_for(policy, knob=knob, memory_bound=memory_bound, period_s=period_s))
+
+    @property
+    def url(self) -> str | None:
+        """Where the endpoint answers; None when nothing is served."""
+        return self._endpoint.url if self._endpoint is not None else None
+
+    def serve(self, identity: Identity, host: str, port: int) -> None:
+        """Open the endpoint; `attach(serve=…)` does."""
+        self._endpoint = Endpoint(
+            application_id=identity.application_id,
+            name=identity.name,
+            reads={"/api/status": lambda: overview(identity, self._engine)},
+            host=host,
+            port=port,
+        )
+        log.info("Slackwater answers at %s", self._endpoint.url)
 
     def status(self) -> list[QueryStatus]:
         """Where every query stands, as the policy saw it last."""
@@ -309,6 +341,18 @@ def _check_session(spark: Any) -> None:
     context = spark.sparkContext._jsc  # noqa: SLF001
     if context is None or context.sc().isStopped():
         raise AttachError("this Spark session is stopped. Create a new one, then attach to it.")
+
+
+def _check_address(serve: bool | int | str) -> tuple[str, int] | None:
+    """Host and port of an endpoint; None for no endpoint."""
+    if serve is False:
+        return None
+    if serve is True:
+        return LOOPBACK, 0
+    host, _, port = (LOOPBACK, ":", str(serve)) if isinstance(serve, int) else str(serve).rpartition(":")
+    if not port.isdigit() or not 0 <= int(port) < 65536:
+        raise ConfigurationError(f"serve={serve!r}: True, a port, or 'host:port' is needed, such as '127.0.0.1:4050'.")
+    return host.strip("[]") or LOOPBACK, int(port)
 
 
 def _check_options(queries: dict[str, QueryOptions] | None) -> dict[str, QueryOptions]:

@@ -1,0 +1,213 @@
+"""The HTTP server of an attached application: a thread of its own, loopback by default, nothing that can hold a query.
+
+It reads what the scheduler knew at its last decision and never waits for it. Routes are given by who serves: reading by
+GET, changing by POST with the token.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slackwater.endpoint import access, discovery
+from slackwater.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+log = logging.getLogger("slackwater")
+
+LOOPBACK = "127.0.0.1"
+LARGEST_BODY_BYTES = 256 * 1024
+_STARTING_S = 10.0
+_ENDING_S = 3.0
+
+Read = Callable[[], Any]
+Change = Callable[[bytes], Any]
+Answer = Callable[["Request"], Awaitable["Response"]]
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a failure
+    """Raised by a route: the request cannot be served, for the reason given."""
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def application(reads: Mapping[str, Read], changes: Mapping[str, Change], *, token: str, host: str) -> Starlette:
+    """The ASGI application: GET each of `reads`, POST each of `changes` with the token; JSON both ways.
+
+    A read takes nothing, a change the body as it came, for a strict decoder. Either may raise Refused.
+    """
+    try:
+        from starlette.applications import Starlette  # noqa: PLC0415 - an extra
+        from starlette.routing import Route  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationError(
+            "serving needs starlette and uvicorn, which are not installed: pip install 'slackwater[dashboard]'."
+        ) from error
+
+    return Starlette(
+        routes=[
+            *(Route(path, _reading(read, host), methods=["GET"]) for path, read in reads.items()),
+            *(Route(path, _changing(change, host, token), methods=["POST"]) for path, change in changes.items()),
+        ]
+    )
+
+
+def _reading(read: Read, host: str) -> Answer:
+    async def answer(request: Request) -> Response:
+        async def work() -> Any:
+            return read()
+
+        return await _answered(request, host, work)
+
+    return answer
+
+
+def _changing(change: Change, host: str, token: str) -> Answer:
+    async def answer(request: Request) -> Response:
+        async def work() -> Any:
+            if not access.permitted(request.headers.get("authorization"), token):
+                raise Refused("this changes something and needs the token: Authorization: Bearer …", 401)
+            return change(await _body(request))
+
+        return await _answered(request, host, work)
+
+    return answer
+
+
+async def _answered(request: Request, host: str, work: Callable[[], Awaitable[Any]]) -> Response:
+    refused = access.refusal(request.headers, host)
+    if refused is not None:
+        return _json({"error": refused}, 403)
+    try:
+        return _json(await work())
+    except Refused as why:
+        return _json({"error": str(why)}, why.status)
+    except Exception as error:
+        log.warning("the endpoint could not answer %s: %s: %s", request.url.path, type(error).__name__, error)
+        return _json({"error": "internal error; see the application's log"}, 500)
+
+
+async def _body(request: Request) -> bytes:
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > LARGEST_BODY_BYTES:
+            raise Refused(f"the request is larger than {LARGEST_BODY_BYTES} bytes", 413)
+    return bytes(content)
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    from starlette.responses import Response  # noqa: PLC0415
+
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return Response(msgspec.json.encode(content), status, headers, "application/json")
+
+
+class Endpoint:
+    """A running server, announced in the discovery folder. `close` takes both away."""
+
+    def __init__(
+        self,
+        *,
+        application_id: str,
+        name: str,
+        reads: Mapping[str, Read],
+        changes: Mapping[str, Change] | None = None,
+        host: str = LOOPBACK,
+        port: int = 0,
+        folder: Path | None = None,
+    ) -> None:
+        self.token = access.new_token()
+        self._folder = discovery.ready(folder or discovery.default_folder())
+        self._application_id = application_id
+        served = application(reads, changes or {}, token=self.token, host=host)
+        self._socket = _bound(host, port)
+        self.port = int(self._socket.getsockname()[1])
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        self._server = _server(served)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="slackwater-http", daemon=True
+        )
+        self._thread.start()
+        self._await_start()
+        self.token_file = self._folder / (discovery.file_name(application_id) + ".token")
+        access.write_token(self.token_file, self.token)
+        self._announcement = discovery.announce(
+            self._folder,
+            discovery.Announcement(
+                application_id=application_id,
+                name=name,
+                url=self.url,
+                token_file=str(self.token_file),
+                pid=os.getpid(),
+                started_ticks=discovery.started_ticks(os.getpid()),
+            ),
+        )
+
+    def close(self) -> None:
+        """Stop answering. Doing it again does nothing."""
+        for path in (self._announcement, self.token_file):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        self._server.should_exit = True
+        self._thread.join(_ENDING_S)
+        self._server.force_exit = True
+        with suppress(OSError):
+            self._socket.close()
+
+    def _await_start(self) -> None:
+        waited = threading.Event()
+        for _ in range(round(_STARTING_S / 0.02)):
+            if self._server.started:
+                return
+            if not self._thread.is_alive():
+                break
+            waited.wait(0.02)
+        raise ConfigurationError(f"the endpoint did not start at {self.url}; see the log. Try another port.")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise ConfigurationError(
+            f"the endpoint cannot listen at {host}:{port}: {error.strerror}. Give another port, or 0 for any free one."
+        ) from error
+    return bound
+
+
+def _server(served: Starlette) -> Any:
+    import uvicorn  # noqa: PLC0415 - an extra
+
+    config = uvicorn.Config(
+        served,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        limit_concurrency=64,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=1,
+        server_header=False,
+        ws="none",
+    )
+    return uvicorn.Server(config)
