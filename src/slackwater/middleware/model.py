@@ -8,7 +8,6 @@ that runs several operators is fusion, an operator that several units run is fis
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from slackwater.errors import SlackwaterError
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from slackwater.translators.schedule import Target
-
-NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class Operator:
     name: str
     runs_on: tuple[str, ...]
     downstream: tuple[str, ...] = ()
-    values: Mapping[str, float] = NOTHING
+    values: Mapping[str, float] = field(default_factory=dict)
     priority_class: int = 0
 
 
