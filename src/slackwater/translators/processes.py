@@ -96,20 +96,29 @@ class Proc:
 
         A process whose parent has ended belongs to init, or to a subreaper: the tree does not show whose it was.
         """
-        children: dict[int, list[ProcessId]] = {}
-        for pid in self._numbers("."):
-            stat = self._stat(f"{pid}/stat")
-            if stat is not None:
-                children.setdefault(stat.parent, []).append(ProcessId(pid, stat.started_ticks))
+        children: dict[ProcessId, list[ProcessId]] = {}
+        for child, parent in self.parents().items():
+            if parent is not None:
+                children.setdefault(parent, []).append(child)
         found: list[ProcessId] = []
-        open_ends = [process] if self.alive(process) else []
+        open_ends = [process]
         while open_ends:
-            parent = open_ends.pop()
-            # One that started before its parent got another's number as its parent between two reads.
-            below = [child for child in children.get(parent.pid, ()) if child.started_ticks >= parent.started_ticks]
+            below = children.get(open_ends.pop(), [])
             found += below
             open_ends += below
         return sorted(found)
+
+    def parents(self) -> dict[ProcessId, ProcessId | None]:
+        """Every process with its parent; None for the first ones, and for those whose parent has ended."""
+        stats = {pid: stat for pid in self._numbers(".") if (stat := self._stat(f"{pid}/stat")) is not None}
+        found: dict[ProcessId, ProcessId | None] = {}
+        for pid, stat in stats.items():
+            above = stats.get(stat.parent)
+            # One that started before its parent got another's number as its parent between two reads.
+            known = above is not None and above.started_ticks <= stat.started_ticks
+            parent = ProcessId(stat.parent, above.started_ticks) if above is not None and known else None
+            found[ProcessId(pid, stat.started_ticks)] = parent
+        return found
 
     def command_line(self, process: ProcessId) -> tuple[str, ...]:
         """Its arguments; empty for the kernel's own and for those that are gone."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from slackwater.endpoint import discovery
 from slackwater.endpoint.overview import FORMAT, Overview
 from slackwater.middleware.asking import Asker
+from slackwater.middleware.host import Host
 from slackwater.middleware.model import Application, Operator, UnreachableError
 from slackwater.middleware.spark_processes import units_of
-from slackwater.translators.processes import Proc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +38,10 @@ class AttachedDriver:
         }
     )
 
-    def __init__(self, urls: Sequence[str] = (), folder: str | None = None, proc: Proc | None = None) -> None:
+    def __init__(self, urls: Sequence[str] = (), folder: str | None = None, host: Host | None = None) -> None:
         self._urls = tuple(urls)
         self._folder = Path(folder) if folder else (None if urls else discovery.default_folder())
-        self._proc = proc or Proc()
+        self._host = host or Host()
         self._askers: dict[str, Asker] = {}
 
     def read(self, wall_ts: float) -> list[Application]:  # noqa: ARG002 - endpoints tell their own time
@@ -65,15 +65,16 @@ class AttachedDriver:
         self._askers.clear()
 
     def _application(self, url: str) -> Application:
-        asker = self._askers.setdefault(url, Asker(url))
-        told = asker.get("/api/status", Overview)
+        if url not in self._askers:
+            self._askers[url] = Asker(url)
+        told = self._askers[url].get("/api/status", Overview)
         if told.format != FORMAT:
             raise UnreachableError(
                 f"{url} speaks format {told.format} of the status, this middleware {FORMAT}: "
                 "use the same version of Slackwater for both."
             )
         key = f"spark/{told.application_id}"
-        units = units_of(self._proc, key, told.application_id, self._proc.process(told.jvm_pid))
+        units = units_of(self._host, key, told.application_id, self._host.process(told.jvm_pid))
         return Application(
             key=key,
             name=told.name,

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from slackwater.middleware.asking import Asker
+from slackwater.middleware.host import Host
 from slackwater.middleware.model import Application, Operator, UnreachableError
 from slackwater.middleware.sockets import listener
 from slackwater.middleware.spark_processes import units_of
-from slackwater.translators.processes import Proc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _API = "/api/v1/applications"
 _PAGE = 60
 _BATCHES_KEPT = 20
+_SILENT_S = 30.0
+_SILENT_ROUNDS = 5
 _BATCH = re.compile(
     r"\A(?P<name>.*?)(?:\n|<br/>)id = (?P<id>\S+?)(?:\n|<br/>)runId = (?P<run>\S+?)(?:\n|<br/>)batch = (?P<batch>\S+)"
 )
@@ -82,6 +84,14 @@ class _Query:
     name: str
     batches: dict[str, _Batch] = field(default_factory=dict)
 
+    def alive(self, wall_ts: float) -> bool:
+        """Spark does not tell when a query ends: one that is silent for long, by its own rhythm, has."""
+        begun = [batch.began_wall_ts for batch in self.batches.values()]
+        if not all(batch.ended for batch in self.batches.values()):
+            return True
+        rhythm_s = (begun[-1] - begun[0]) / (len(begun) - 1) if len(begun) > 1 else 0.0
+        return wall_ts - begun[-1] < _SILENT_S + _SILENT_ROUNDS * rhythm_s
+
     def values(self, wall_ts: float) -> dict[str, float]:
         """The primitives that its last batches tell; none before one has ended."""
         ended = [batch for batch in self.batches.values() if batch.ended]
@@ -105,11 +115,11 @@ class SparkRestDriver:
     offers = frozenset({"head-age-s", "rows-per-s", "rows-out-per-s", "busy-share", "state-bytes"})
 
     def __init__(
-        self, urls: Sequence[str] = (), ports: tuple[int, int] = (4040, 4049), proc: Proc | None = None
+        self, urls: Sequence[str] = (), ports: tuple[int, int] = (4040, 4049), host: Host | None = None
     ) -> None:
         self._given = tuple(urls)
         self._ports = ports
-        self._proc = proc or Proc()
+        self._host = host or Host()
         self._pages: dict[str, _Page] = {}
 
     def read(self, wall_ts: float) -> list[Application]:
@@ -117,9 +127,10 @@ class SparkRestDriver:
         found: list[Application] = []
         silent: list[UnreachableError] = []
         for url in urls:
-            page = self._pages.setdefault(url, _Page(url, self._proc))
+            if url not in self._pages:
+                self._pages[url] = _Page(url, self._host)
             try:
-                found += page.applications(wall_ts)
+                found += self._pages[url].applications(wall_ts)
             except UnreachableError as error:
                 silent.append(error)
         if self._given and silent and not found:
@@ -135,9 +146,9 @@ class SparkRestDriver:
 class _Page:
     """The pages of one driver program, mostly with one application."""
 
-    def __init__(self, url: str, proc: Proc) -> None:
+    def __init__(self, url: str, host: Host) -> None:
         self._url = url
-        self._proc = proc
+        self._host = host
         self._asker = Asker(url)
         self._jvm: ProcessId | None = None
         self._known: dict[str, _History] = {}
@@ -153,7 +164,7 @@ class _Page:
             history = self._known[app.id]
             history.update()
             key = f"spark/{app.id}"
-            units = units_of(self._proc, key, app.id, jvm)
+            units = units_of(self._host, key, app.id, jvm)
             state = self._state_bytes()
             found.append(Application(key, app.name, "spark", _operators(key, history, units, state, wall_ts), units))
         return found
@@ -162,9 +173,9 @@ class _Page:
         self._asker.close()
 
     def _listener(self) -> ProcessId | None:
-        if self._jvm is None or not self._proc.alive(self._jvm):
+        if self._jvm is None or not self._host.alive(self._jvm):
             parts = urlsplit(self._url)
-            self._jvm = listener(self._proc, parts.port or (443 if parts.scheme == "https" else 80))
+            self._jvm = listener(self._host.proc, parts.port or (443 if parts.scheme == "https" else 80))
         return self._jvm
 
     def _state_bytes(self) -> dict[str, float]:
@@ -242,6 +253,8 @@ def _operators(
     runs_on = tuple(unit.key for unit in units)
     found = []
     for query in history.queries.values():
+        if not query.alive(wall_ts):
+            continue
         values = query.values(wall_ts)
         if query.name in state:
             values["state-bytes"] = state[query.name]

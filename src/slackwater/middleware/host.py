@@ -1,0 +1,78 @@
+"""The processes of this host as they were at the beginning of a period, read once for all drivers.
+
+A host has hundreds, so the command line of one that is no longer young is not read again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slackwater.translators.processes import Proc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slackwater.translators.identity import ProcessId
+
+_YOUNG_TICKS = 6000
+
+
+class Host:
+    """Who runs, who started whom. `refresh` looks again."""
+
+    def __init__(self, proc: Proc | None = None) -> None:
+        self.proc = proc or Proc()
+        self._parents: dict[ProcessId, ProcessId | None] = {}
+        self._children: dict[ProcessId, list[ProcessId]] = {}
+        self._commands: dict[ProcessId, tuple[str, ...]] = {}
+        self._by_pid: dict[int, ProcessId] = {}
+        self._now_ticks = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        self._now_ticks = self.proc.now_ticks()
+        self._parents = self.proc.parents()
+        self._by_pid = {process.pid: process for process in self._parents}
+        self._children = {}
+        for process, parent in self._parents.items():
+            if parent is not None:
+                self._children.setdefault(parent, []).append(process)
+        for gone in self._commands.keys() - self._parents.keys():
+            del self._commands[gone]
+
+    def process(self, pid: int) -> ProcessId | None:
+        return self._by_pid.get(pid)
+
+    def alive(self, process: ProcessId) -> bool:
+        return process in self._parents
+
+    def ancestors(self, process: ProcessId) -> Iterator[ProcessId]:
+        """Parent, grandparent and so on."""
+        above = self._parents.get(process)
+        while above is not None:
+            yield above
+            above = self._parents.get(above)
+
+    def descendants(self, process: ProcessId) -> list[ProcessId]:
+        """Children, theirs and so on."""
+        found = list(self._children.get(process, ()))
+        for child in found:
+            found += self._children.get(child, ())
+        return found
+
+    def command_line(self, process: ProcessId) -> tuple[str, ...]:
+        """Its arguments; empty for the kernel's own and for those that are gone."""
+        known = self._commands.get(process)
+        if known is None:
+            known = self.proc.command_line(process)
+            # A start script becomes the program that it starts (exec), and is the same process.
+            if self._now_ticks - process.started_ticks > _YOUNG_TICKS:
+                self._commands[process] = known
+        return known
+
+    def commands(self, part: str) -> Iterator[tuple[ProcessId, tuple[str, ...]]]:
+        """Processes with an argument that contains a text."""
+        for process in list(self._parents):
+            arguments = self.command_line(process)
+            if any(part in argument for argument in arguments):
+                yield process, arguments
