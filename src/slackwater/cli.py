@@ -18,6 +18,7 @@ from slackwater.bench.experiment_commands import bench_beside, bench_classes, be
 from slackwater.bench.late_commands import bench_late
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.late.commands import late
+from slackwater.middleware.commands import middleware
 from slackwater.sim.commands import sim
 
 app = App(
@@ -35,6 +36,7 @@ bench.command(bench_kills, name="kills")
 bench.command(bench_late, name="late")
 app.command(sim)
 app.command(late)
+app.command(middleware)
 
 
 @app.command

@@ -1,10 +1,13 @@
-"""The processes of this host as they were at the beginning of a period, read once for all drivers.
+"""The processes of this host, read once a period for all drivers.
 
-A host has hundreds, so the command line of one that is no longer young is not read again.
+A host has hundreds: the command line of one that is no longer young is not read again.
 """
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from typing import TYPE_CHECKING
 
 from slackwater.translators.processes import Proc
@@ -14,14 +17,19 @@ if TYPE_CHECKING:
 
     from slackwater.translators.identity import ProcessId
 
+FRESH_S = 0.4
+"""How old the list of processes may be when a driver reads: drivers with the same period look once."""
+
 _YOUNG_TICKS = 6000
 
 
 class Host:
-    """Who runs, who started whom. `refresh` looks again."""
+    """Who runs, who started whom. Several drivers' threads may use one."""
 
     def __init__(self, proc: Proc | None = None) -> None:
         self.proc = proc or Proc()
+        self._lock = threading.Lock()
+        self._looked_s = -math.inf
         self._parents: dict[ProcessId, ProcessId | None] = {}
         self._children: dict[ProcessId, list[ProcessId]] = {}
         self._commands: dict[ProcessId, tuple[str, ...]] = {}
@@ -29,16 +37,22 @@ class Host:
         self._now_ticks = 0
         self.refresh()
 
-    def refresh(self) -> None:
-        self._now_ticks = self.proc.now_ticks()
-        self._parents = self.proc.parents()
-        self._by_pid = {process.pid: process for process in self._parents}
-        self._children = {}
-        for process, parent in self._parents.items():
-            if parent is not None:
-                self._children.setdefault(parent, []).append(process)
-        for gone in self._commands.keys() - self._parents.keys():
-            del self._commands[gone]
+    def refresh(self, age_s: float = 0.0) -> None:
+        """Look again, unless somebody did within the last `age_s`."""
+        with self._lock:
+            if time.monotonic() - self._looked_s < age_s:
+                return
+            self._now_ticks = self.proc.now_ticks()
+            parents = self.proc.parents()
+            children: dict[ProcessId, list[ProcessId]] = {}
+            for process, parent in parents.items():
+                if parent is not None:
+                    children.setdefault(parent, []).append(process)
+            # Whole tables are put in place, so who reads meanwhile sees the old one or the new one.
+            self._commands = {process: known for process, known in self._commands.copy().items() if process in parents}
+            self._by_pid = {process.pid: process for process in parents}
+            self._parents, self._children = parents, children
+            self._looked_s = time.monotonic()
 
     def process(self, pid: int) -> ProcessId | None:
         return self._by_pid.get(pid)
@@ -72,7 +86,7 @@ class Host:
 
     def commands(self, part: str) -> Iterator[tuple[ProcessId, tuple[str, ...]]]:
         """Processes with an argument that contains a text."""
-        for process in list(self._parents):
+        for process in self._parents:
             arguments = self.command_line(process)
             if any(part in argument for argument in arguments):
                 yield process, arguments

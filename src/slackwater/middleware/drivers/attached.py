@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slackwater.endpoint import discovery
 from slackwater.endpoint.overview import FORMAT, Overview
 from slackwater.middleware.asking import Asker
-from slackwater.middleware.host import Host
+from slackwater.middleware.host import FRESH_S, Host
 from slackwater.middleware.model import Application, Operator, UnreachableError
 from slackwater.middleware.spark_processes import units_of
 
@@ -45,6 +45,7 @@ class AttachedDriver:
         self._askers: dict[str, Asker] = {}
 
     def read(self, wall_ts: float) -> list[Application]:  # noqa: ARG002 - endpoints tell their own time
+        self._host.refresh(FRESH_S)
         announced = discovery.announced(self._folder) if self._folder is not None else []
         urls = [*dict.fromkeys([*self._urls, *(found.url for found in announced)])]
         for gone in self._askers.keys() - set(urls):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from slackwater.middleware.asking import Asker
-from slackwater.middleware.host import Host
+from slackwater.middleware.host import FRESH_S, Host
 from slackwater.middleware.model import Application, Operator, UnreachableError
 from slackwater.middleware.sockets import listener
 from slackwater.middleware.spark_processes import units_of
@@ -123,6 +123,7 @@ class SparkRestDriver:
         self._pages: dict[str, _Page] = {}
 
     def read(self, wall_ts: float) -> list[Application]:
+        self._host.refresh(FRESH_S)
         urls = self._given or tuple(f"http://127.0.0.1:{port}" for port in range(self._ports[0], self._ports[1] + 1))
         found: list[Application] = []
         silent: list[UnreachableError] = []
