@@ -1,4 +1,4 @@
-"""`slackwater bench classes`, `bench memory`, `bench beside` and `bench kills`."""
+"""`slackwater bench classes`, `bench memory`, `bench beside`, `bench hosts` and `bench kills`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from slackwater.bench import experiments
+from slackwater.bench import experiments, hosts
 from slackwater.bench.commands import Shown, progress_bar, terminated_as_interrupted
 from slackwater.bench.harness import check
+from slackwater.bench.hosts_child import ChildSpec
 from slackwater.bench.model import BenchPlan, Beside, RunSettings, RunSpec
-from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
 from slackwater.provenance import commit
 from slackwater.sim.show import show
 from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
@@ -219,6 +220,63 @@ def bench_kills(
         print(f"problem: {problem.text}")
     if not all(one.holds for one in found.claims):
         raise SlackwaterError(f"{len(found.problems)} problems after {len(found.rows)} kills; they are listed above.")
+
+
+def bench_hosts(
+    *,
+    queries: int = 4,
+    rate: int = 10_000,
+    window: float = 10.0,
+    seconds: float = 60.0,
+    settings: str = ",".join(hosts.SETTINGS),
+    low_queries: int = 2,
+    low_rows: int = 20_000,
+    policy: str = "klink",
+    seeds: int = 1,
+    cores: int = 2,
+    heap: str = "2g",
+    warmup_min: float | None = None,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """Does the middleware keep an urgent application's results in time while another takes all the CPU it can get?
+
+    Parameters
+    ----------
+    queries
+        YSB queries of the urgent application.
+    rate
+        Events per second of each.
+    window
+        Length of the windows in seconds.
+    seconds
+        Length of the measured span.
+    settings
+        Names, with commas: alone, os, random, nice, cgroup; os, nice, cgroup with -blocking: a third application.
+    low_queries
+        Queries of the other application.
+    low_rows
+        Rows in each of its batches.
+    policy
+        By which the urgent application schedules itself.
+    seeds
+        Number of seeds.
+    cores
+        Cores that each application may use.
+    heap
+        Heap of the urgent application's JVM.
+    warmup_min
+        Shortest warm-up in seconds.
+    json_file
+        File for rows and claims.
+    """
+    names = tuple(name.strip() for name in settings.split(",") if name.strip())
+    for name in names:
+        if name not in hosts.SETTINGS:
+            raise unknown_name("setting", name, hosts.SETTINGS)
+    base = _base(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min))
+    (chosen,) = _checked(base, policy, seeds)
+    low = ChildSpec(hosts.LOW_NAME, "saturating", low_queries, low_rows, cores)
+    _run(lambda listener: hosts.hosts(replace(base, policy=chosen), low, names, range(seeds), listener), json_file)
 
 
 class _ShownKills:

@@ -71,6 +71,7 @@ class RunSpec:
     high: int = 0  # so many of the queries are of the class HIGH
     memory_bound: float = 0.75  # share of the heap from which on klink frees memory first
     beside: Beside | None = None
+    serve: bool = False  # let the middleware read it
     settings: RunSettings = RunSettings()
     scratch: str | None = None
     trace: bool = False  # record every batch, and the CPU time every second

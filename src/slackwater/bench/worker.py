@@ -488,7 +488,12 @@ def _attached(spark: SparkSession, chosen: Contender, spec: RunSpec, cleanup: Ex
         for index, query in enumerate(queries)
     }
     attached = slackwater.attach(
-        spark, chosen.policy, knob=chosen.knob, queries=classes, memory_bound=spec.memory_bound
+        spark,
+        chosen.policy,
+        knob=chosen.knob,
+        queries=classes,
+        memory_bound=spec.memory_bound,
+        serve=spec.serve,
     )
     return cleanup.enter_context(attached)
 
