@@ -14,7 +14,14 @@ from cyclopts import App, Parameter
 
 from slackwater import __version__
 from slackwater.bench.commands import bench_ysb
-from slackwater.bench.experiment_commands import bench_beside, bench_classes, bench_hosts, bench_kills, bench_memory
+from slackwater.bench.experiment_commands import (
+    bench_beside,
+    bench_classes,
+    bench_hosts,
+    bench_kills,
+    bench_memory,
+    bench_middleware_cost,
+)
 from slackwater.bench.late_commands import bench_late
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.late.commands import late
@@ -33,6 +40,7 @@ bench.command(bench_classes, name="classes")
 bench.command(bench_memory, name="memory")
 bench.command(bench_beside, name="beside")
 bench.command(bench_hosts, name="hosts")
+bench.command(bench_middleware_cost, name="middleware-cost")
 bench.command(bench_kills, name="kills")
 bench.command(bench_late, name="late")
 app.command(sim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003  # cyclopts reads the annotations
 from typing import TYPE_CHECKING, Annotated
@@ -277,6 +278,44 @@ def bench_hosts(
     (chosen,) = _checked(base, policy, seeds)
     low = ChildSpec(hosts.LOW_NAME, "saturating", low_queries, low_rows, cores)
     _run(lambda listener: hosts.hosts(replace(base, policy=chosen), low, names, range(seeds), listener), json_file)
+
+
+def bench_middleware_cost(
+    *,
+    entities: int = 100,
+    applications: int = 4,
+    seconds: float = 60.0,
+    period: float = 1.0,
+    seed: int = 0,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """What does the middleware itself take of a host?
+
+    Parameters
+    ----------
+    entities
+        Queries to order, of all applications together.
+    applications
+        Applications, each a process of its own.
+    seconds
+        Length of the measured span.
+    period
+        Seconds from decision to decision.
+    seed
+        Of the queues.
+    json_file
+        File for rows and claims.
+    """
+    from slackwater.bench.middleware_cost import middleware_cost  # noqa: PLC0415 - the endpoint is an extra
+
+    if not 1 <= applications <= entities:
+        raise ConfigurationError(f"--entities {entities} --applications {applications}: at least one query each.")
+    _check_writable(json_file)
+    with terminated_as_interrupted():
+        found = middleware_cost(
+            entities, applications, seconds, period, seed, lambda what: print(what, file=sys.stderr, flush=True)
+        )
+    show(replace(found, commit=commit()), json_file)
 
 
 class _ShownKills:
