@@ -132,6 +132,11 @@ class Host:
 
     # The kernel.
 
+    def nice(self, tid: int) -> int:
+        if tid not in self.threads:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
+        return self.threads[tid].nice
+
     def set_nice(self, tid: int, nice: int) -> None:
         self._operation()
         if tid not in self.threads:

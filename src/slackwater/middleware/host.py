@@ -1,6 +1,7 @@
-"""The processes of this host, read once a period for all drivers.
+"""The processes of this host, looked at now and then for all drivers together.
 
-A host has hundreds: the command line of one that is no longer young is not read again.
+A host has hundreds, and looking at all of them is most of what a period costs. What a known process forks inherits its
+nice and its group, so a worker that is found a few seconds later has missed nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
     from slackwater.translators.identity import ProcessId
 
-FRESH_S = 0.4
-"""How old the list of processes may be when a driver reads: drivers with the same period look once."""
+FRESH_S = 3.0
+"""How old the list of processes may be when a driver reads."""
 
 _YOUNG_TICKS = 6000
 
@@ -33,6 +34,7 @@ class Host:
         self._parents: dict[ProcessId, ProcessId | None] = {}
         self._children: dict[ProcessId, list[ProcessId]] = {}
         self._commands: dict[ProcessId, tuple[str, ...]] = {}
+        self._young: set[ProcessId] = set()
         self._by_pid: dict[int, ProcessId] = {}
         self._now_ticks = 0
         self.refresh()
@@ -49,16 +51,21 @@ class Host:
                 if parent is not None:
                     children.setdefault(parent, []).append(process)
             # Whole tables are put in place, so who reads meanwhile sees the old one or the new one.
-            self._commands = {process: known for process, known in self._commands.copy().items() if process in parents}
+            self._commands = {
+                process: known
+                for process, known in self._commands.copy().items()
+                if process in parents and process not in self._young
+            }
+            self._young = set()
             self._by_pid = {process.pid: process for process in parents}
             self._parents, self._children = parents, children
             self._looked_s = time.monotonic()
 
     def process(self, pid: int) -> ProcessId | None:
-        return self._by_pid.get(pid)
+        return self._by_pid.get(pid) or self.proc.process(pid)
 
     def alive(self, process: ProcessId) -> bool:
-        return process in self._parents
+        return self.proc.alive(process)
 
     def ancestors(self, process: ProcessId) -> Iterator[ProcessId]:
         """Parent, grandparent and so on."""
@@ -78,10 +85,10 @@ class Host:
         """Its arguments; empty for the kernel's own and for those that are gone."""
         known = self._commands.get(process)
         if known is None:
-            known = self.proc.command_line(process)
-            # A start script becomes the program that it starts (exec), and is the same process.
-            if self._now_ticks - process.started_ticks > _YOUNG_TICKS:
-                self._commands[process] = known
+            known = self._commands[process] = self.proc.command_line(process)
+            # A start script becomes the program that it starts (exec), and is the same process: looked at again.
+            if self._now_ticks - process.started_ticks <= _YOUNG_TICKS:
+                self._young.add(process)
         return known
 
     def commands(self, part: str) -> Iterator[tuple[ProcessId, tuple[str, ...]]]:

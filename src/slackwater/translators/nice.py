@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from slackwater.translators.schedule import Entity, Locate, PrioritySchedule
 
 _PASSES = 3
+_ALL_AGAIN = 60
+"""Every so many calls all is looked at, whether or not something seems to have changed."""
 
 
 class NiceScale(Protocol):
@@ -94,6 +96,8 @@ class NiceThreads:
         self._proc = proc
         self._kernel = kernel
         self._may_lower_to = 20
+        self._calls = 0
+        self._settled: tuple[dict[ProcessId, frozenset[int]], frozenset[ThreadId]] = ({}, frozenset())
 
     def check(self, span: NiceRange) -> list[str]:
         """Why nice could not be used over a range; empty when it can be."""
@@ -113,6 +117,9 @@ class NiceThreads:
 
         Looked at again until nothing is left to set: threads that start meanwhile took their creator's old value.
         """
+        self._calls += 1
+        if self._calls % _ALL_AGAIN and self._again(processes, threads):
+            return
         for _ in range(_PASSES):
             wanted = self._wanted(processes, threads)
             self._record(wanted)
@@ -123,6 +130,46 @@ class NiceThreads:
                 self._journal, self._proc, self._kernel, [thread.id for thread, _ in wanted.values()]
             ).failures
         )
+
+        by_process = {process: frozenset(self._proc.thread_numbers(process)) for process in processes}
+        told = {id_.tid for id_ in wanted}
+        complete = all(tids <= told for tids in by_process.values())
+        self._settled = (by_process, frozenset(threads)) if complete else ({}, frozenset())
+
+    def _again(self, processes: Mapping[ProcessId, int], threads: Mapping[ThreadId, int]) -> bool:
+        """The usual period, in a tenth of the time: the same threads as before, at values that were given before.
+
+        Everything about them is in the journal then. A number that a new thread of the process has got from one that
+        ended does no harm: it inherited its value, and goes back with the process.
+        """
+        before, singles = self._settled
+        if before.keys() != processes.keys() or singles != threads.keys():
+            return False
+        given = {record.id: record.given for record in self._journal.entries.niced_processes}
+        by_pid = {process.pid: values for process, values in given.items()}
+        known = all(nice in given.get(process, ()) for process, nice in processes.items()) and all(
+            nice in by_pid.get(id_.pid, ()) for id_, nice in threads.items()
+        )
+        if not known or any(
+            not self._proc.alive(process) or frozenset(self._proc.thread_numbers(process)) != tids
+            for process, tids in before.items()
+        ):
+            return False
+        alone = {id_.tid: nice for id_, nice in threads.items()}
+        try:
+            for process, tids in before.items():
+                for tid in tids:
+                    self._set_one(tid, alone.get(tid, processes[process]))
+            for tid, nice in alone.items():
+                self._set_one(tid, nice)
+        except (ProcessLookupError, PermissionError):
+            # Looked at in full: a thread that ended, or an error that is told with its reason.
+            return False
+        return True
+
+    def _set_one(self, tid: int, nice: int) -> None:
+        if self._kernel.nice(tid) != nice:
+            self._kernel.set_nice(tid, nice)
 
     def _wanted(
         self, processes: Mapping[ProcessId, int], threads: Mapping[ThreadId, int]

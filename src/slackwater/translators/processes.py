@@ -72,6 +72,10 @@ class Proc:
         # Asked last: were the pid given to another meanwhile, its threads are not those that were asked for.
         return sorted(found, key=lambda thread: thread.id.tid != process.pid) if self.alive(process) else []
 
+    def thread_numbers(self, process: ProcessId) -> list[int]:
+        """The ids of its threads, and nothing else about them."""
+        return self._numbers(f"{process.pid}/task")
+
     def cpu_s(self, process: ProcessId) -> float:
         """The CPU time of a process so far, ended threads included; 0 when it is gone."""
         stat = self._stat(f"{process.pid}/stat")
