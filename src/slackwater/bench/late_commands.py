@@ -45,6 +45,7 @@ def bench_late(
     window: float | None = None,
     payload: int | None = None,
     heap: str = "1g",
+    memory: str | None = None,
     seconds: float | None = None,
     warmup: float | None = None,
     watermark: float = 1.0,
@@ -78,6 +79,8 @@ def bench_late(
         Bytes of a row's payload; the workload's own when not given.
     heap
         Heap of Spark's JVM.
+    memory
+        Bound on what ours keeps in memory, such as 64m; its own default when not given.
     seconds
         Length of the measured span; three windows and at least 30 s when not given.
     warmup
@@ -119,7 +122,7 @@ def bench_late(
         staleness=staleness,
         trigger_s=trigger,
         bursts=bursts,
-        settings=LateSettings(cores=cores, heap=heap, collector=collector),
+        settings=LateSettings(cores=cores, heap=heap, memory=memory, collector=collector),
         warmup_s=warmup,
     )
     plan = LatePlan(run, _names(contenders), _counts(past_windows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, Literal
@@ -51,6 +52,7 @@ class LateSettings:
 
     cores: int = 2
     heap: str = "1g"
+    memory: str | None = None  # bound on what ours keeps in memory; None: its own default
     partitions: int = 2
     source_partitions: int = 2
     collector: Collector = "g1"  # what Java gives Spark by default
@@ -178,6 +180,10 @@ def check(plan: LatePlan) -> None:
         (run.watermark_s < 0, f"the watermark delay must not be negative; got {run.watermark_s:g} s."),
         (run.trigger_s <= 0, f"the trigger interval must be greater than 0 s; got {run.trigger_s:g}."),
         (run.settings.cores < 1, f"cores must be at least 1; got {run.settings.cores}."),
+        (
+            re.fullmatch(r"\d+[kmg]?", run.settings.memory or "1m") is None,
+            f"--memory takes a number of bytes, or one with k, m or g, as 64m; got {run.settings.memory!r}.",
+        ),
     ]
     for is_wrong, message in wrong:
         if is_wrong:
