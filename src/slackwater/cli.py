@@ -23,6 +23,7 @@ from slackwater.bench.experiment_commands import (
     bench_middleware_cost,
 )
 from slackwater.bench.late_commands import bench_late
+from slackwater.cluster.commands import cluster
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
@@ -46,6 +47,7 @@ bench.command(bench_late, name="late")
 app.command(sim)
 app.command(late)
 app.command(middleware)
+app.command(cluster)
 
 
 @app.command

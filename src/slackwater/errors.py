@@ -29,6 +29,10 @@ class EnforcementError(SlackwaterError, RuntimeError):
     """The operating system does not let a priority take effect; what was changed can be put back."""
 
 
+class ClusterError(SlackwaterError, RuntimeError):
+    """The cluster on this machine could not be started, found or changed."""
+
+
 def unknown_name(kind: str, found: str, known: Iterable[str]) -> ConfigurationError:
     """The error for a name that is not in a registry, with the nearest known one."""
     names = sorted(known)
