@@ -14,6 +14,7 @@ from slackwater.core.engine import Engine, EngineSettings
 from slackwater.core.history import History
 from slackwater.core.model import (
     BatchReport,
+    Capacity,
     Choice,
     Commands,
     InputMaximum,
@@ -171,6 +172,26 @@ def test_a_turn_without_running_tasks_frees_its_lane_after_the_idle_lease():
     engine.step(_report(0, _at_gate("a"), _at_gate("b")))
     assert _granted(engine.step(_report(1.9, _running("a", tasks=0), _at_gate("b")))) == []
     assert _granted(engine.step(_report(2.1, _running("a", tasks=0), _at_gate("b")))) == [("b", 1, Stage.DATA)]
+
+
+def test_a_turn_keeps_its_lane_while_there_is_no_core_for_its_tasks():
+    engine = _engine(idle_lease_s=2.0)
+    engine.step(_report(0, _at_gate("a"), _at_gate("b"), cores=1))
+    for at_s in range(1, 20):
+        waiting = engine.step(_report(at_s, _running("a", tasks=0), _at_gate("b"), cores=0))
+        assert _granted(waiting) == []
+    assert engine.capacity == Capacity(cores=0, lanes=1)
+
+
+def test_lanes_shrink_and_grow_with_the_cores():
+    engine = _engine()
+    queries = [_at_gate(f"q{i}") for i in range(4)]
+    assert len(engine.step(_report(0, *queries, cores=1)).grants) == 1
+    busy = [_running("q0"), *queries[1:]]
+    assert len(engine.step(_report(0.2, *busy, cores=3)).grants) == 2
+    busy = [_running("q0"), _running("q1"), _running("q2"), queries[3]]
+    assert engine.step(_report(0.4, *busy, cores=1)).grants == ()
+    assert engine.capacity.lanes == 1
 
 
 def test_a_turn_that_shows_tasks_keeps_its_lane():

@@ -55,3 +55,29 @@ def test_a_clock_that_jumps_and_cores_that_change_begin_anew() -> None:
     assert lanes.lanes(2) == 4
     lanes.observe(500.2, cores=8, tasks=0, cpu_s=99.0, processors=8, pressed=True)
     assert lanes.lanes(8) == 8
+
+
+def test_without_any_core_one_turn_may_still_start() -> None:
+    lanes = AdaptiveLanes()
+    for tick in range(50):
+        lanes.observe(tick / 5, cores=0, tasks=0, cpu_s=0.1 * tick, processors=2, pressed=True)
+    assert lanes.lanes(0) == 1
+
+
+def test_where_the_cluster_grows_on_demand_waiting_turns_add_lanes_though_the_cores_are_full() -> None:
+    def pressed_for_20_s(*, elastic: bool) -> int:
+        lanes = AdaptiveLanes()
+        for tick in range(100):
+            lanes.observe(tick / 5, cores=1, tasks=1, cpu_s=0.0, processors=2, pressed=True, elastic=elastic)
+        return lanes.lanes(1)
+
+    assert pressed_for_20_s(elastic=True) == 5
+    assert pressed_for_20_s(elastic=False) == 1
+
+
+def test_cores_that_came_take_the_place_of_lanes_that_asked_for_them() -> None:
+    lanes = AdaptiveLanes()
+    for tick in range(100):
+        lanes.observe(tick / 5, cores=1, tasks=1, cpu_s=0.0, processors=2, pressed=True, elastic=True)
+    lanes.observe(20.0, cores=4, tasks=1, cpu_s=0.0, processors=2, pressed=True, elastic=True)
+    assert lanes.lanes(4) == 4

@@ -95,6 +95,7 @@ def _said(*batches: dict[str, Any], **changes: Any) -> str:
             "open": False,
             "opened": 1,
             "cores": 2,
+            "elastic": True,
             "ordinary_tasks": 3,
             "heap": {"used": 1, "max": 2, "live": 3},
             "notes": ["something could not be done"],
@@ -115,6 +116,7 @@ def _one(batch: dict[str, Any]) -> BatchReport:
 def test_a_report_is_understood():
     report = _heard()
     assert (report.wall_ts, report.cores, report.gates_open, report.ordinary_tasks) == (1_763_178_572.0, 2, False, 3)
+    assert report.elastic
     assert (report.heap_used_bytes, report.heap_max_bytes, report.heap_live_bytes) == (1, 2, 3)
     query = report.queries[0]
     assert (query.key, query.alive, query.waiting, query.wait_no) == ("a-run", True, True, 12)

@@ -37,16 +37,17 @@ _OPENED: Final = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java
 
 
 def spark_home() -> Path:
-    """The installed pyspark, which has the jars."""
+    """Where the jars are: the installed pyspark, or SPARK_HOME where pyspark comes without, as under spark-submit."""
     import pyspark  # noqa: PLC0415 - loaded on use
 
-    home = Path(pyspark.__file__).parent
-    if not (home / "jars").is_dir():
-        raise ClusterError(
-            f"the pyspark package at {home} has no folder `jars`, from which a cluster could be started. "
-            "The package `pyspark-client` has none; install `pyspark`."
-        )
-    return home
+    package = Path(pyspark.__file__).parent
+    for home in (package, *(Path(named) for named in [os.environ.get("SPARK_HOME")] if named)):
+        if (home / "jars").is_dir():
+            return home
+    raise ClusterError(
+        f"the pyspark package at {package} has no folder `jars`, from which a cluster could be started. "
+        "The package `pyspark-client` has none: install `pyspark`, or set SPARK_HOME to a Spark of the same version."
+    )
 
 
 def environment(home: Path, java_home: str, folder: Path) -> dict[str, str]:
@@ -56,10 +57,18 @@ def environment(home: Path, java_home: str, folder: Path) -> dict[str, str]:
         **kept,
         "JAVA_HOME": java_home,
         "SPARK_HOME": str(home),
+        "SPARK_SCALA_VERSION": _scala_version(home),
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
     }
+
+
+def _scala_version(home: Path) -> str:
+    """For the launcher in a worker, which otherwise looks for the folders of a build to tell it."""
+    for jar in (home / "jars").glob("spark-core_*.jar"):
+        return jar.name.removeprefix("spark-core_").partition("-")[0]
+    raise ClusterError(f"there is no spark-core_*.jar in {home / 'jars'}: this pyspark is not whole; install it again.")
 
 
 def start(

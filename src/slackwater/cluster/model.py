@@ -61,6 +61,7 @@ class ClusterState:
 
     plan: ClusterPlan
     java_home: str
+    spark_home: str
     spark: str
     master: Daemon | None = None
     workers: dict[int, Daemon] = field(default_factory=dict)  # by number, from 0

@@ -88,11 +88,11 @@ class Standalone:
             for name in ("conf", "logs", "work", "local"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
                 (self.folder / name).mkdir()
-            state = ClusterState(self.plan, java_home, _spark_version())
+            state = ClusterState(self.plan, java_home, str(home), _spark_version())
             try:
-                state = self._start_master(home, state)
+                state = self._start_master(state)
                 for number in range(self.plan.workers):
-                    state = self._start_worker(home, state, number)
+                    state = self._start_worker(state, number)
                 self._await_registered(state, set(state.workers))
             except BaseException:
                 self._stop()
@@ -157,7 +157,7 @@ class Standalone:
             state = self._running_state()
             dead = [n for n, worker in state.workers.items() if not self._proc.alive(worker.process)]
             for number in dead:
-                state = self._start_worker(daemons.spark_home(), state, number)
+                state = self._start_worker(state, number)
             self._await_registered(state, set(dead))
         return sorted(dead)
 
@@ -172,9 +172,9 @@ class Standalone:
 
     # ---- starting ---------------------------------------------------------------------------------------------
 
-    def _start_master(self, home: Path, state: ClusterState) -> ClusterState:
+    def _start_master(self, state: ClusterState) -> ClusterState:
         port, web_port = daemons.free_ports(2)
-        master = self._launch(daemons.MASTER, [], home, state, self.plan.port or port, web_port, "master")
+        master = self._launch(daemons.MASTER, [], state, self.plan.port or port, web_port, "master")
         state = replace(state, master=master)
         write_state(self.folder / _STATE, state)
         self._until(
@@ -183,12 +183,12 @@ class Standalone:
         )
         return state
 
-    def _start_worker(self, home: Path, state: ClusterState, number: int) -> ClusterState:
+    def _start_worker(self, state: ClusterState, number: int) -> ClusterState:
         port, web_port = daemons.free_ports(2)
         plan = state.plan
         arguments = ["--cores", str(plan.cores), "--memory", plan.memory]
         arguments += ["--work-dir", str(self.folder / "work" / f"worker-{number}"), _url(state)]
-        worker = self._launch(daemons.WORKER, arguments, home, state, port, web_port, f"worker-{number}")
+        worker = self._launch(daemons.WORKER, arguments, state, port, web_port, f"worker-{number}")
         state = replace(state, workers={**state.workers, number: worker})
         write_state(self.folder / _STATE, state)
         return state
@@ -197,7 +197,6 @@ class Standalone:
         self,
         main_class: str,
         arguments: list[str],
-        home: Path,
         state: ClusterState,
         port: int,
         web_port: int,
@@ -206,7 +205,7 @@ class Standalone:
         daemon, process = daemons.start(
             main_class,
             arguments,
-            environ=daemons.environment(home, state.java_home, self.folder),
+            environ=daemons.environment(Path(state.spark_home), state.java_home, self.folder),
             port=port,
             web_port=web_port,
             log=self.folder / "logs" / f"{name}.log",

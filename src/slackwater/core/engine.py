@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from slackwater.core.history import Entry, History
 from slackwater.core.lanes import AdaptiveLanes
-from slackwater.core.model import Choice, Commands, Grant, Memory, Policy, Report, Snapshot, Stage
+from slackwater.core.model import Capacity, Choice, Commands, Grant, Memory, Policy, Report, Snapshot, Stage
 from slackwater.core.query import QueryState, Turn
 from slackwater.errors import ConfigurationError
 
@@ -92,8 +92,7 @@ class Engine:
         self._fallback = fallback
         self._queries: dict[str, QueryState] = {}
         self._lanes = AdaptiveLanes()
-        self._lanes_now = 1
-        self._cores = 1
+        self._capacity = Capacity(cores=0, lanes=1)
         self._sigmas = NormalDist().inv_cdf(self.settings.confidence)
         self._troubled = False
         self._told_wall_ts = -math.inf
@@ -111,14 +110,9 @@ class Engine:
         return self._views
 
     @property
-    def lanes(self) -> int:
-        """How many turns may run at once, at the last step."""
-        return self._lanes_now
-
-    @property
-    def cores(self) -> int:
-        """How many cores the driver had, at the last step."""
-        return self._cores
+    def capacity(self) -> Capacity:
+        """As of the last report."""
+        return self._capacity
 
     def state(self, key: str) -> QueryState | None:
         return self._queries.get(key)
@@ -143,8 +137,8 @@ class Engine:
         grants: list[Grant] = []
         self._advance_turns(report, grants)
         lanes = self._lanes.lanes(report.cores) if self.settings.lanes == "auto" else self.settings.lanes
-        self._lanes_now, self._cores = lanes, report.cores
-        free = self._free_lanes(lanes, now)
+        self._capacity = Capacity(report.cores, lanes)
+        free = self._free_lanes(lanes, report)
         snapshot = Snapshot(
             wall_ts=now,
             queries=self._views_at(now),
@@ -165,6 +159,7 @@ class Engine:
                 cpu_s=report.cpu_s,
                 processors=report.processors,
                 pressed=waiting > 0,
+                elastic=report.elastic,
             )
         return Commands(
             grants=tuple(grants),
@@ -277,17 +272,22 @@ class Engine:
             view.stage in (Stage.DATA, Stage.SWEEP) or view.sweep_pending or view.swm_wall_ts <= now + seconds
             for view in self.views
         )
-        return busy < self._lanes_now
+        return busy < self._capacity.lanes
 
-    def _free_lanes(self, lanes: int, now: float) -> list[int]:
-        """Lane numbers without a turn; one whose turn outlived its lease is free again."""
+    def _free_lanes(self, lanes: int, report: Report) -> list[int]:
+        """Lane numbers without a turn; one whose turn outlived its lease is free again.
+
+        Without any core no task can run, and that none does says nothing about a turn.
+        """
+        now = report.wall_ts
         busy = set()
         for state in self._queries.values():
             turn = state.turn
             if turn is None:
                 continue
             overdue = now - turn.granted_wall_ts > max(self.settings.lease_s, 5 * turn.expected_s)
-            idle = now - max(state.tasks_seen_wall_ts, turn.granted_wall_ts) > self.settings.idle_lease_s
+            quiet_s = now - max(state.tasks_seen_wall_ts, turn.granted_wall_ts)
+            idle = report.cores > 0 and quiet_s > self.settings.idle_lease_s
             if not (overdue or idle):
                 busy.add(turn.lane)
         return [lane for lane in range(lanes) if lane not in busy][: max(0, lanes - len(busy))]

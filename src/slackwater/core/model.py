@@ -160,6 +160,8 @@ class QueryReport:
 class Report:
     """Everything a driver saw since the last report.
 
+    cores are those that tasks can have now; on a cluster they come and go with executors, and may be none. elastic
+    says that more would come if tasks waited for them.
     cpu_s is the processor time that the engine's process has used so far, of `processors`; None where nobody tells.
     """
 
@@ -173,6 +175,15 @@ class Report:
     heap_live_bytes: int = 0
     cpu_s: float | None = None
     processors: int = 0
+    elastic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The cores that tasks can have, and how many turns may run at once on them."""
+
+    cores: int
+    lanes: int
 
 
 class Stage(StrEnum):

@@ -66,6 +66,7 @@ public final class SlackwaterGate {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition somethingHappened = lock.newCondition();
     private final TaskOrder taskOrder;
+    private final Cores cores;
     private final List notes = new ArrayList(); // what could not be done, told once
     private final Map leavingPools = new ConcurrentHashMap(); // pool -> gate of a query that no longer needs it
     private volatile Map known = new HashMap(); // run ids that the scheduler named last: it has their facts
@@ -84,6 +85,7 @@ public final class SlackwaterGate {
         this.queriesInProgress = (Map) Reach.call(Reach.call(session, "sharedState"), "activeStreamingQueries");
         this.watchdogTicks = watchdogTicks;
         this.taskOrder = new TaskOrder(context, notes);
+        this.cores = new Cores(context, notes);
     }
 
     /** Begin: listen to starts, pick up what runs already, watch the scheduler. Gates close at the first resync. */
@@ -212,7 +214,8 @@ public final class SlackwaterGate {
         out.put("open", open);
         out.put("opened", opened);
         out.put("cpu_ns", cpuNanos);
-        out.put("cores", context.defaultParallelism());
+        out.put("cores", cores.now());
+        out.put("elastic", cores.elastic());
         out.put("processors", Runtime.getRuntime().availableProcessors());
         java.lang.management.OperatingSystemMXBean system = ManagementFactory.getOperatingSystemMXBean();
         if (system instanceof OperatingSystemMXBean) { // -1 where it cannot tell
@@ -931,6 +934,71 @@ public final class SlackwaterGate {
                 }
             } catch (Throwable t) {
                 LOG.warn("Slackwater: could not restore Spark's own task order", t);
+            }
+        }
+    }
+
+    // =============================================================================================================
+
+    /**
+     * The cores that Spark offers to tasks: on a cluster those of executors that are registered and not on their way
+     * out, which come and go. Spark's default parallelism is no measure: users set it, and on a cluster it is 2 or more.
+     */
+    public static final class Cores {
+        static final String EXECUTORS =
+            "org$apache$spark$scheduler$cluster$CoarseGrainedSchedulerBackend$$executorDataMap";
+
+        private final SparkContext context;
+        private Object backend; // null: of a kind that we do not know
+        private Object executors; // Spark's own map, guarded by the backend's monitor; null in local mode
+        private boolean mayGrow = false;
+        private int most = Integer.MAX_VALUE; // executors that dynamic allocation may ask for
+
+        Cores(SparkContext context, List notes) {
+            this.context = context;
+            try {
+                Object found = Reach.call(Reach.call(context, "taskScheduler"), "backend");
+                if (found.getClass().getSimpleName().equals("LocalSchedulerBackend")) {
+                    Reach.call(found, "totalCores");
+                } else {
+                    executors = Reach.call(found, EXECUTORS);
+                    mayGrow = Reach.bool(Reach.call(context, "executorAllocationManager"), "isDefined");
+                    most = context.getConf().getInt("spark.dynamicAllocation.maxExecutors", Integer.MAX_VALUE);
+                }
+                backend = found;
+            } catch (Throwable t) {
+                notes.add("the number of executors' cores is taken from Spark's default parallelism: " + t);
+            }
+        }
+
+        int now() {
+            try {
+                if (backend == null) return context.defaultParallelism();
+                if (executors == null) return ((Integer) Reach.call(backend, "totalCores")).intValue();
+                int found = 0;
+                synchronized (backend) {
+                    Object entries = Reach.call(executors, "iterator");
+                    while (Reach.bool(entries, "hasNext")) {
+                        Object entry = Reach.call(entries, "next");
+                        if (!((Boolean) Reach.call(backend, "isExecutorActive", Reach.call(entry, "_1"))).booleanValue()) {
+                            continue;
+                        }
+                        found += ((Integer) Reach.call(Reach.call(entry, "_2"), "totalCores")).intValue();
+                    }
+                }
+                return found;
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: could not count the executors' cores", t);
+                return context.defaultParallelism();
+            }
+        }
+
+        /** Spark may ask for executors, which it does while tasks wait. */
+        boolean elastic() {
+            try {
+                return mayGrow && ((Integer) Reach.call(executors, "size")).intValue() < most;
+            } catch (Throwable t) {
+                return false;
             }
         }
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakValueDictionary
 
 from slackwater.core.engine import Engine, EngineSettings
-from slackwater.core.model import Commands, Knob, Policy, QueryOptions
+from slackwater.core.model import Capacity, Commands, Knob, Policy, QueryOptions
 from slackwater.drivers.spark.bridge import SparkBridge, first_line
 from slackwater.drivers.spark.telling import identity_of, overview
 from slackwater.drivers.spark.tune import restore
@@ -171,6 +171,11 @@ class Handle:
     @property
     def attached(self) -> bool:
         return not self._stop.is_set()
+
+    @property
+    def capacity(self) -> Capacity:
+        """The cores of the executors that are there now, and the lanes that follow them."""
+        return self._engine.capacity
 
     def detach(self) -> None:
         """Give plain Spark back; queries go on. Calling it again does nothing."""

@@ -50,8 +50,8 @@ def overview(identity: Identity, engine: Engine) -> Overview:
         python_pid=os.getpid(),
         jvm_pid=identity.jvm_pid,
         policy=engine.policy.name,
-        cores=engine.cores,
-        lanes=engine.lanes,
+        cores=engine.capacity.cores,
+        lanes=engine.capacity.lanes,
         wall_ts=now,
         queries=tuple(sorted((_query(engine, view, now) for view in engine.views), key=lambda query: query.name)),
     )

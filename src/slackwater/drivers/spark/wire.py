@@ -101,6 +101,7 @@ class JvmReport(msgspec.Struct):
     cores: int
     heap: _Heap
     queries: list[_Query]
+    elastic: bool = False
     ordinary_tasks: int = 0
     cpu_ns: int = 0
     process_cpu_ns: int = -1
@@ -120,6 +121,7 @@ def report_of(seen: JvmReport, options: dict[str, QueryOptions]) -> Report:
     return Report(
         wall_ts=seen.now_ms / 1000,
         cores=seen.cores,
+        elastic=seen.elastic,
         queries=tuple(_query(query, options) for query in seen.queries),
         gates_open=seen.open,
         ordinary_tasks=seen.ordinary_tasks,
