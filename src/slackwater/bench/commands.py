@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from slackwater.bench.harness import Listener, check, run_bench
-from slackwater.bench.model import BenchPlan, RunSettings, RunSpec
+from slackwater.bench.model import BenchPlan, OnCluster, RunSettings, RunSpec
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
 from slackwater.sim.trace import RunTrace, TraceFile
@@ -58,6 +58,11 @@ def bench_ysb(
     warmup_min: float | None = None,
     warmup_max: float = 60.0,
     trace: Path | None = None,
+    cluster: int = 0,
+    worker_cores: int = 1,
+    worker_memory: str = "1g",
+    kill_worker_after: float | None = None,
+    worker_back_after: float = 10.0,
 ) -> None:
     """Measure how soon each policy emits the windows of many YSB queries, and what that costs.
 
@@ -102,6 +107,16 @@ def bench_ysb(
         Longest warm-up in seconds; a run that has not settled by then says so.
     trace
         File for every batch of every run, from which `slackwater sim microbatch` calibrates.
+    cluster
+        Number of workers of a standalone cluster, started anew for each run; 0 runs tasks in the driver.
+    worker_cores
+        Cores of each worker; they take the place of --cores.
+    worker_memory
+        Memory of each worker's executor.
+    kill_worker_after
+        Kill a worker, so many seconds into the measured span.
+    worker_back_after
+        Start the killed worker again after so many seconds.
     """
     if seeds < 1:
         raise ConfigurationError(f"seeds must be at least 1; got {seeds}.")
@@ -126,6 +141,7 @@ def bench_ysb(
         payload=payload,
         settings=settings,
         trace=trace is not None,
+        cluster=_on_cluster(cluster, worker_cores, worker_memory, kill_worker_after, worker_back_after),
     )
     plan = BenchPlan(
         run=run,
@@ -138,6 +154,14 @@ def bench_ysb(
         if file is not None and not file.absolute().parent.is_dir():
             raise ConfigurationError(f"{option} {file}: its folder does not exist; make it first.")
     _run_and_print(plan, json_file, trace)
+
+
+def _on_cluster(
+    workers: int, cores: int, memory: str, kill_after_s: float | None, back_after_s: float
+) -> OnCluster | None:
+    if workers == 0 and kill_after_s is not None:
+        raise ConfigurationError("--kill-worker-after needs workers: name their number, as in --cluster 2.")
+    return None if workers == 0 else OnCluster(workers, cores, memory, kill_after_s, back_after_s)
 
 
 def _run_and_print(plan: BenchPlan, json_file: Path | None, trace_file: Path | None) -> None:
@@ -247,7 +271,7 @@ def print_result(result: BenchResult, console: Console) -> None:
 def _runs_table(result: BenchResult) -> Table:
     table = Table(
         title=f"{result.workload}: {result.queries} queries of {result.rate} events/s, "
-        f"{result.window_s:g} s windows, {result.phases}, {result.seconds:g} s measured",
+        f"{result.window_s:g} s windows, {result.phases}, {result.seconds:g} s measured{_where(result.cluster)}",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         caption="latency in s, from a window's end; propagation from when its last input could be read",
@@ -277,6 +301,15 @@ def _runs_table(result: BenchResult) -> Table:
         seed = [str(run.seed)] if len(result.seeds) > 1 else []
         table.add_row(name, *seed, *cells, style="dim" if run.sweep_of else None)
     return table
+
+
+def _where(cluster: OnCluster | None) -> str:
+    if cluster is None:
+        return ""
+    killed = cluster.kill_worker_after_s
+    event = "" if killed is None else f", one killed after {killed:g} s and back {cluster.back_after_s:g} s later"
+    plural = "s" if cluster.cores_per_worker > 1 else ""
+    return f", on {cluster.workers} workers of {cluster.cores_per_worker} core{plural}{event}"
 
 
 def _summary_table(result: BenchResult) -> Table:

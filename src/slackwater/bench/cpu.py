@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import threading
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MB = 1024 * 1024
+_PR_SET_CHILD_SUBREAPER = 36  # of Linux
 # Remark and Cleanup pauses have sizes, too, but free next to nothing.
 _GC_LINE = re.compile(r"\[(\d+)ms\].*Pause (?:Young|Full).* \d+M->(\d+)M\(\d+M\)")
 _GC_OLD = re.compile(r"\[(\d+)ms\].*Pause (Young|Full)(.*) \d+M->(\d+)M\(\d+M\)")
@@ -36,6 +38,15 @@ def tree_cpu_s() -> float:
         # A child's time moves to its parent when it ends, so nothing is counted twice.
         used_s += times.user + times.system + times.children_user + times.children_system
     return used_s
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever loses its own below this process, so that its time stays in `tree_cpu_s`.
+
+    Executors of a worker that is killed would belong to init, and take what they have used with them.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "this process could not become the parent of orphans (prctl)")
 
 
 def gc_log_option(file: Path) -> str:

@@ -33,6 +33,7 @@ from slackwater.bench.model import (
     contender,
     staggered_name,
 )
+from slackwater.cluster import ClusterPlan
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
 from slackwater.workloads.rate_source import require_exact_event_times
@@ -41,7 +42,7 @@ from slackwater.workloads.ysb import PayloadKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slackwater.bench.model import RunSettings
+    from slackwater.bench.model import OnCluster, RunSettings
 
 KEPT_LINES = 30
 KILL_AFTER_S = 5.0
@@ -89,10 +90,27 @@ def check(plan: BenchPlan) -> None:
     for is_wrong, message in wrong:
         if is_wrong:
             raise ConfigurationError(message)
+    if run.cluster is not None:
+        _check_cluster(run.cluster, run.seconds)
     require_exact_event_times(run.rate)
     for policy in (*plan.policies, *map(staggered_name, plan.sweep_s)):
         if policy != TUNED:
             contender(policy)
+
+
+def _check_cluster(cluster: OnCluster, seconds: float) -> None:
+    ClusterPlan(cluster.workers, cluster.cores_per_worker, cluster.memory)
+    kill_s = cluster.kill_worker_after_s
+    if kill_s is not None and not 0 <= kill_s < seconds:
+        raise ConfigurationError(
+            f"a worker is killed in the measured span of {seconds:g} s, not after {kill_s:g} s: give a time within it."
+        )
+    if kill_s is not None and cluster.workers < 2:
+        raise ConfigurationError("with a single worker nothing runs while it is dead: take a cluster of 2 or more.")
+    if not 0 <= cluster.back_after_s <= seconds:
+        raise ConfigurationError(
+            f"a killed worker comes back after 0 to {seconds:g} s (the measured span); got {cluster.back_after_s:g}."
+        )
 
 
 def run_bench(plan: BenchPlan, listener: Listener) -> BenchResult:
@@ -131,6 +149,7 @@ class _Bench:
             spark=None,
             machine=machine(),
             settings=_resolved(run),
+            cluster=run.cluster,
         )
 
     def planned_runs(self) -> int:
@@ -312,7 +331,8 @@ class _Stderr:
 
 def _resolved(run: RunSpec) -> RunSettings:
     """The settings with their defaults worked out, so that the file says what was done."""
-    return replace(run.settings, warmup_min_s=run.warmup_min_s, drain_s=run.drain_s)
+    cores = run.settings.cores if run.cluster is None else run.cluster.cores
+    return replace(run.settings, cores=cores, warmup_min_s=run.warmup_min_s, drain_s=run.drain_s)
 
 
 def machine() -> Machine:

@@ -13,6 +13,7 @@ from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # msgspec
 
 TUNED = "spark-tuned"
 STAGGER = 0.06
+_CLUSTER_START_S = 120.0
 
 Collector = Literal["g1", "parallel"]
 ContenderKind = Literal["fifo", "fair", "fixed", "slackwater"]
@@ -54,6 +55,21 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class OnCluster:
+    """Spark runs on a standalone cluster of the run's own; one worker may be killed in the measured span."""
+
+    workers: int
+    cores_per_worker: int = 1
+    memory: str = "1g"
+    kill_worker_after_s: float | None = None
+    back_after_s: float = 10.0  # after it was killed, it is started again
+
+    @property
+    def cores(self) -> int:
+        return self.workers * self.cores_per_worker
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """One run of one policy: what the worker process reads."""
 
@@ -72,6 +88,7 @@ class RunSpec:
     memory_bound: float = 0.75  # share of the heap from which on klink frees memory first
     beside: Beside | None = None
     serve: bool = False  # let the middleware read it
+    cluster: OnCluster | None = None  # None: the driver runs the tasks itself
     settings: RunSettings = RunSettings()
     scratch: str | None = None
     trace: bool = False  # record every batch, and the CPU time every second
@@ -92,7 +109,8 @@ class RunSpec:
         settings = self.settings
         starting = settings.first_start_wait_s + self.queries * (settings.start_wait_s + 3.0)
         warming = max(self.warmup_min_s, settings.warmup_max_s)
-        return starting + warming + self.seconds + self.drain_s + settings.grace_s
+        cluster = 0.0 if self.cluster is None else _CLUSTER_START_S
+        return cluster + starting + warming + self.seconds + self.drain_s + settings.grace_s
 
 
 @dataclass(frozen=True)
@@ -237,6 +255,33 @@ class QueryResult:
 
 
 @dataclass(frozen=True)
+class ClusterEvent:
+    at_s: float  # of the measured span
+    what: str
+
+
+@dataclass(frozen=True)
+class CapacityChange:
+    """From then on the scheduler saw so many cores, and let so many turns run at once."""
+
+    at_s: float
+    cores: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class ClusterRun:
+    """The cluster that a run had, and what happened to it."""
+
+    master: str
+    workers: int
+    cores_per_worker: int
+    memory: str
+    events: list[ClusterEvent] = field(default_factory=list)
+    capacity: list[CapacityChange] = field(default_factory=list)  # empty for Spark's own policies
+
+
+@dataclass(frozen=True)
 class RunResult:
     policy: str
     seed: int
@@ -262,6 +307,7 @@ class RunResult:
     warnings: list[str] = field(default_factory=list)  # what Slackwater logged
     sweep_of: str | None = None
     chosen: str | None = None
+    cluster: ClusterRun | None = None
     beside: dict[str, Any] | None = None  # what the query beside the measured ones did
 
 
@@ -330,6 +376,7 @@ class BenchResult:
     spark: str | None
     machine: Machine
     settings: RunSettings
+    cluster: OnCluster | None = None
     runs: list[RunResult] = field(default_factory=list)
     summary: list[PolicySummary] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from slackwater.bench.model import Collector
+    from slackwater.bench.on_cluster import BenchCluster
 
 _Spec = TypeVar("_Spec")
 _COLLECTORS = {"g1": "-XX:+UseG1GC", "parallel": "-XX:+UseParallelGC"}
@@ -35,15 +36,16 @@ def bench_session(
     partitions: int,
     collector: Collector,
     more: Mapping[str, str],
+    cluster: BenchCluster | None = None,
 ) -> SparkSession:
-    """A new session in this process; Python tasks run what runs this."""
+    """A new session in this process; Python tasks run what runs this. Without a cluster the driver runs them itself."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # a spec must be readable without Spark
 
     ensure_java()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     config = {
-        "spark.master": f"local[{cores}]",
+        "spark.master": f"local[{cores}]" if cluster is None else cluster.master,
         "spark.app.name": "slackwater-bench",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"{gc_log_option(gc_log)} {_COLLECTORS[collector]}",
@@ -57,6 +59,7 @@ def bench_session(
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **({} if cluster is None else cluster.settings(_COLLECTORS[collector])),
         **more,
     }
     builder = SparkSession.builder

@@ -29,6 +29,7 @@ import msgspec
 from slackwater.bench.accuracy import CONFIDENCES, Ranges
 from slackwater.bench.cpu import (
     HeapSampler,
+    adopt_orphans,
     collections_mb,
     heap_summary,
     live_mb,
@@ -58,6 +59,7 @@ from slackwater.bench.model import (
     WorkerResult,
     contender,
 )
+from slackwater.bench.on_cluster import BenchCluster
 from slackwater.bench.session import answer, bench_session, progress_of
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery
@@ -112,6 +114,11 @@ def run(spec: RunSpec) -> WorkerResult:
         scratch = Path(spec.scratch or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-")))
         chosen = contender(spec.policy)
         gc_log = scratch / "gc.log"
+        cluster = None
+        if spec.cluster is not None:
+            report("cluster")
+            adopt_orphans()
+            cluster = BenchCluster(spec.cluster, scratch / "cluster", cleanup)
         report("spark")
         settings = spec.settings
         spark = bench_session(
@@ -126,6 +133,7 @@ def run(spec: RunSpec) -> WorkerResult:
                 "spark.sql.streaming.maxBatchesToRetainInMemory": str(settings.state_versions),
                 "spark.sql.streaming.numRecentProgressUpdates": str(settings.recent_progress),
             },
+            cluster=cluster,
         )
         cleanup.callback(spark.stop)
         warnings = Warnings()
@@ -135,7 +143,7 @@ def run(spec: RunSpec) -> WorkerResult:
         sampler = HeapSampler(spark.sparkContext._jvm)  # noqa: SLF001  # PySpark has no public way to the JVM
         sampler.start()
         cleanup.callback(sampler.stop)
-        return _Run(spec, chosen, spark, handle, sampler, gc_log, scratch, warnings.texts).result()
+        return _Run(spec, chosen, spark, handle, sampler, gc_log, scratch, warnings.texts, cluster).result()
 
 
 class Warnings(logging.Handler):
@@ -162,8 +170,10 @@ class _Run:
         gc_log: Path,
         scratch: Path,
         warnings: list[str],
+        cluster: BenchCluster | None,
     ) -> None:
         self.spec = spec
+        self.cluster = cluster
         self.contender = chosen
         self.spark = spark
         self.jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
@@ -227,6 +237,8 @@ class _Run:
 
     def _measure(self) -> tuple[_Snapshot, _Snapshot]:
         first = self._snapshot()
+        if self.cluster is not None:
+            self.cluster.begin(self.handle)
         self._sleep(time.monotonic(), self.spec.seconds, "measuring", of_s=self.spec.seconds)
         last = self._snapshot()
         return first, last
@@ -322,6 +334,7 @@ class _Run:
             else [],
             warnings=self.warnings,
             beside=None if self.beside is None else self.beside.status(),
+            cluster=None if self.cluster is None else self.cluster.end(),
         )
 
     def _steady(self, batches: Sequence[Sequence[Batch]], outcomes: Sequence[QueryOutcome], span: Span) -> bool:
