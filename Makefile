@@ -16,11 +16,13 @@ COMPILE := uv pip compile --upgrade --quiet --universal --python-version 3.11 --
 
 YSB := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 \
   --policies spark-fair,spark-tuned,round-robin,klink --seeds 3
+YSB_ON_CLUSTER := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 --cluster 2 \
+  --policies spark-fair,spark-staggered-4s,klink
 RESULTS := benchmarks/results
 POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
-  bench-classes bench-memory bench-late bench-beside bench-kills bench-policies report clean
+  bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-policies report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +132,11 @@ bench-kills: setup ## Kill a late query at chosen and random moments, and check 
 bench-late: setup ## Windows that take late rows, in a small heap: here and on plain Spark
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench late --workload average --past-windows 1,3,10 --json $(RESULTS)/late-average.json
+
+bench-cluster: setup ## 8 and 16 YSB queries on two workers, and 8 with a worker that is killed
+	@mkdir -p $(RESULTS)
+	for queries in 8 16; do $(YSB_ON_CLUSTER) --queries $$queries --seeds 3 --json $(RESULTS)/cluster-$$queries.json; done
+	$(YSB_ON_CLUSTER) --queries 8 --kill-worker-after 20 --json $(RESULTS)/cluster-8-killed.json
 
 bench-policies: setup ## All policies with 16 queries
 	@mkdir -p $(RESULTS)

@@ -6,8 +6,6 @@ Arguments: a folder that everybody sees, and the cluster's own.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -19,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import slackwater
 from slackwater import late
 from slackwater.cluster import Standalone
+from slackwater.policies.registry import create
 from slackwater.workloads import ysb
 from slackwater.workloads.base import emitted_rows, start_query
 from tests.spark.support import Feed, batches, eventually, is_gated, rates, task_order
@@ -29,6 +28,22 @@ if TYPE_CHECKING:
     from slackwater.workloads.base import RunningQuery
 
 LONG_S = 90.0  # for a machine that is busy
+
+
+class Watched:
+    """klink, and the memory that it was shown."""
+
+    name = "watched"
+    enforces = True
+
+    def __init__(self) -> None:
+        self._klink = create("klink")
+        self.memory_max_mb: set[int] = set()
+
+    def decide(self, snapshot: slackwater.Snapshot) -> list[slackwater.Choice]:
+        if snapshot.memory is not None:
+            self.memory_max_mb.add(round(snapshot.memory.max_bytes / 2**20))
+        return self._klink.decide(snapshot)
 
 
 def slow(folder: str) -> Any:
@@ -47,15 +62,6 @@ def slow(folder: str) -> Any:
             yield part
 
     return pass_on
-
-
-def kill_executor_in(folder: str, cluster: Standalone) -> None:
-    """The executor whose task has said that it runs in this folder."""
-    for process in cluster.executors():
-        if str(Path(f"/proc/{process.pid}/cwd").readlink()) == folder:
-            os.kill(process.pid, signal.SIGKILL)
-            return
-    raise AssertionError(f"no executor runs in {folder}")
 
 
 def more_batches(queries: list[Any], count: int) -> None:
@@ -118,7 +124,8 @@ def main() -> None:
     spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     said["master"] = spark.sparkContext.master
-    handle = slackwater.attach(spark, "klink")
+    watched = Watched()
+    handle = slackwater.attach(spark, watched)
     said["cores"] = [eventually(lambda: handle.capacity.cores == 2 and 2, LONG_S)]
 
     specs = ysb.specs(2, rate=100, window_s=2.0, delay_s=1.0, phases="spread", seed=3)
@@ -133,7 +140,7 @@ def main() -> None:
     # An executor, in the middle of a task.
     (folder / "hold").touch()
     where = eventually(lambda: (folder / "held").exists() and (folder / "held").read_text(), LONG_S)
-    kill_executor_in(where, cluster)
+    said["executor_killed"] = cluster.kill_executor(where) is not None
     (folder / "hold").unlink()
     more_batches(queries, 1)
     said["cores"].append(eventually(lambda: handle.capacity.cores == 2 and 2, LONG_S))
@@ -155,6 +162,7 @@ def main() -> None:
     values = sorted(row[0] for row in spark.table("passing").collect())
     said["values_once"] = len(values) > 0 and values == list(range(len(values)))
     said["late"] = late_results(spark, folder / "late")
+    said["memory_max_mb"] = sorted(watched.memory_max_mb)
     said["gates_opened"] = handle.stats().gates_opened
     handle.detach()
     said["order_after_detach"] = task_order(spark)

@@ -99,6 +99,7 @@ def test_an_application_on_the_cluster_is_scheduled_under_spark_submit(
 
 
 def test_an_executor_killed_in_a_task_and_a_worker_killed_in_mid_run_lose_nothing(disturbed: dict[str, Any]) -> None:
+    assert disturbed["executor_killed"]
     for windows in disturbed["windows"]:
         assert windows.keys() == {"right"}
         assert windows["right"] >= 3
@@ -110,6 +111,10 @@ def test_lanes_shrink_with_a_lost_worker_and_grow_when_it_is_back(disturbed: dic
     assert disturbed["lanes_with_one_core"] == 1
     assert disturbed["status_with_a_dead_worker"] == ["dead", "alive"]
     assert disturbed["revived"] == [0]
+
+
+def test_the_bound_on_memory_is_a_share_of_the_executors_heaps(disturbed: dict[str, Any]) -> None:
+    assert set(disturbed["memory_max_mb"]) == {512, 1024}
 
 
 def test_late_rows_are_written_by_executors_that_do_not_have_this_package(disturbed: dict[str, Any]) -> None:

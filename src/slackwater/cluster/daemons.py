@@ -164,10 +164,11 @@ def executors(folder: Path, proc: Proc) -> list[ProcessId]:
     def wanted(arguments: Sequence[str]) -> bool:
         return is_executor(arguments) or any(name in arguments for name in ("pyspark.daemon", "pyspark.worker"))
 
-    return [process for process in proc.find(wanted) if _folder_of(process, proc).startswith(work)]
+    return [process for process in proc.find(wanted) if folder_of(process, proc).startswith(work)]
 
 
-def _folder_of(process: ProcessId, proc: Proc) -> str:
+def folder_of(process: ProcessId, proc: Proc) -> str:
+    """Where it works: an executor in one of its own below its worker's; empty when it is gone."""
     try:
         return str((proc.root / str(process.pid) / "cwd").readlink())
     except OSError:

@@ -133,10 +133,15 @@ class Standalone:
         found = daemons.executors(self.folder, self._proc)
         return [process for process in found if daemons.EXECUTOR in self._proc.command_line(process)]
 
-    def kill_executor(self) -> ProcessId | None:
-        """SIGKILL to the executor that started last, as a machine's trouble would; None where there is none."""
+    def kill_executor(self, working_in: str | None = None) -> ProcessId | None:
+        """SIGKILL, as a machine's trouble would, to the executor with this working folder, or to the youngest.
+
+        None where there is none.
+        """
         found = sorted(self.executors(), key=lambda process: process.started_ticks)
         for process in reversed(found):
+            if working_in is not None and daemons.folder_of(process, self._proc) != working_in:
+                continue
             if daemons.send(process, signal.SIGKILL, self._proc):
                 return process
         return None

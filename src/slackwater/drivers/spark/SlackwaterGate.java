@@ -66,7 +66,7 @@ public final class SlackwaterGate {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition somethingHappened = lock.newCondition();
     private final TaskOrder taskOrder;
-    private final Cores cores;
+    private final Executors executors;
     private final List notes = new ArrayList(); // what could not be done, told once
     private final Map leavingPools = new ConcurrentHashMap(); // pool -> gate of a query that no longer needs it
     private volatile Map known = new HashMap(); // run ids that the scheduler named last: it has their facts
@@ -85,7 +85,7 @@ public final class SlackwaterGate {
         this.queriesInProgress = (Map) Reach.call(Reach.call(session, "sharedState"), "activeStreamingQueries");
         this.watchdogTicks = watchdogTicks;
         this.taskOrder = new TaskOrder(context, notes);
-        this.cores = new Cores(context, notes);
+        this.executors = new Executors(context, notes);
     }
 
     /** Begin: listen to starts, pick up what runs already, watch the scheduler. Gates close at the first resync. */
@@ -214,8 +214,8 @@ public final class SlackwaterGate {
         out.put("open", open);
         out.put("opened", opened);
         out.put("cpu_ns", cpuNanos);
-        out.put("cores", cores.now());
-        out.put("elastic", cores.elastic());
+        out.put("cores", executors.cores());
+        out.put("elastic", executors.elastic());
         out.put("processors", Runtime.getRuntime().availableProcessors());
         java.lang.management.OperatingSystemMXBean system = ManagementFactory.getOperatingSystemMXBean();
         if (system instanceof OperatingSystemMXBean) { // -1 where it cannot tell
@@ -223,10 +223,11 @@ public final class SlackwaterGate {
         }
         out.put("ordinary_tasks", taskOrder.ordinaryTasks());
         MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
-        ObjectNode memory = out.putObject("heap");
-        memory.put("used", heap.getUsed());
-        memory.put("max", heap.getMax());
-        memory.put("live", liveHeap());
+        long elsewhere = executors.heapBytes();
+        ObjectNode memory = out.putObject("heap"); // where state is: what lives in executors' heaps is not told here
+        memory.put("used", elsewhere < 0L ? heap.getUsed() : 0L);
+        memory.put("max", elsewhere < 0L ? heap.getMax() : elsewhere);
+        memory.put("live", elsewhere < 0L ? liveHeap() : 0L);
         ArrayNode told = out.putArray("notes");
         synchronized (notes) {
             for (int i = 0; i < notes.size(); i++) told.add((String) notes.get(i));
@@ -941,65 +942,72 @@ public final class SlackwaterGate {
     // =============================================================================================================
 
     /**
-     * The cores that Spark offers to tasks: on a cluster those of executors that are registered and not on their way
-     * out, which come and go. Spark's default parallelism is no measure: users set it, and on a cluster it is 2 or more.
+     * What Spark offers to tasks: on a cluster the executors that are registered and not on their way out, which come
+     * and go. Spark's default parallelism is no measure of cores: users set it, and on a cluster it is 2 or more.
      */
-    public static final class Cores {
-        static final String EXECUTORS =
+    public static final class Executors {
+        static final String REGISTERED =
             "org$apache$spark$scheduler$cluster$CoarseGrainedSchedulerBackend$$executorDataMap";
 
         private final SparkContext context;
         private Object backend; // null: of a kind that we do not know
-        private Object executors; // Spark's own map, guarded by the backend's monitor; null in local mode
-        private boolean mayGrow = false;
-        private int most = Integer.MAX_VALUE; // executors that dynamic allocation may ask for
+        private Object registered; // Spark's own map, guarded by the backend's monitor; null in local mode
+        private boolean onDemand = false;
+        private int most = Integer.MAX_VALUE; // that dynamic allocation may ask for
+        private long heapBytesEach = 0L;
+        private long active = 0L; // as cores() found them last
 
-        Cores(SparkContext context, List notes) {
+        Executors(SparkContext context, List notes) {
             this.context = context;
             try {
                 Object found = Reach.call(Reach.call(context, "taskScheduler"), "backend");
                 if (found.getClass().getSimpleName().equals("LocalSchedulerBackend")) {
                     Reach.call(found, "totalCores");
                 } else {
-                    executors = Reach.call(found, EXECUTORS);
-                    mayGrow = Reach.bool(Reach.call(context, "executorAllocationManager"), "isDefined");
+                    registered = Reach.call(found, REGISTERED);
+                    onDemand = Reach.bool(Reach.call(context, "executorAllocationManager"), "isDefined");
                     most = context.getConf().getInt("spark.dynamicAllocation.maxExecutors", Integer.MAX_VALUE);
+                    heapBytesEach = ((Integer) Reach.call(context, "executorMemory")).longValue() << 20;
                 }
                 backend = found;
             } catch (Throwable t) {
+                registered = null;
                 notes.add("the number of executors' cores is taken from Spark's default parallelism: " + t);
             }
         }
 
-        int now() {
+        int cores() {
             try {
                 if (backend == null) return context.defaultParallelism();
-                if (executors == null) return ((Integer) Reach.call(backend, "totalCores")).intValue();
-                int found = 0;
+                if (registered == null) return ((Integer) Reach.call(backend, "totalCores")).intValue();
+                int cores = 0;
+                long executors = 0L;
                 synchronized (backend) {
-                    Object entries = Reach.call(executors, "iterator");
+                    Object entries = Reach.call(registered, "iterator");
                     while (Reach.bool(entries, "hasNext")) {
                         Object entry = Reach.call(entries, "next");
-                        if (!((Boolean) Reach.call(backend, "isExecutorActive", Reach.call(entry, "_1"))).booleanValue()) {
-                            continue;
-                        }
-                        found += ((Integer) Reach.call(Reach.call(entry, "_2"), "totalCores")).intValue();
+                        Object on = Reach.call(backend, "isExecutorActive", Reach.call(entry, "_1"));
+                        if (!((Boolean) on).booleanValue()) continue;
+                        cores += ((Integer) Reach.call(Reach.call(entry, "_2"), "totalCores")).intValue();
+                        executors++;
                     }
                 }
-                return found;
+                active = executors;
+                return cores;
             } catch (Throwable t) {
                 LOG.warn("Slackwater: could not count the executors' cores", t);
                 return context.defaultParallelism();
             }
         }
 
-        /** Spark may ask for executors, which it does while tasks wait. */
+        /** The heaps of all executors; -1 where tasks run in this JVM. */
+        long heapBytes() {
+            return registered == null ? -1L : active * heapBytesEach;
+        }
+
+        /** Spark may ask for more executors, which it does while tasks wait. */
         boolean elastic() {
-            try {
-                return mayGrow && ((Integer) Reach.call(executors, "size")).intValue() < most;
-            } catch (Throwable t) {
-                return false;
-            }
+            return onDemand && active < most;
         }
     }
 
