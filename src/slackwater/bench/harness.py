@@ -101,11 +101,13 @@ def check(plan: BenchPlan) -> None:
 def _check_cluster(cluster: OnCluster, seconds: float) -> None:
     ClusterPlan(cluster.workers, cluster.cores_per_worker, cluster.memory)
     kill_s = cluster.kill_worker_after_s
-    if kill_s is not None and not 0 <= kill_s < seconds:
+    if kill_s is None:
+        return
+    if not 0 <= kill_s < seconds:
         raise ConfigurationError(
             f"a worker is killed in the measured span of {seconds:g} s, not after {kill_s:g} s: give a time within it."
         )
-    if kill_s is not None and cluster.workers < 2:
+    if cluster.workers < 2:
         raise ConfigurationError("with a single worker nothing runs while it is dead: take a cluster of 2 or more.")
     if not 0 <= cluster.back_after_s <= seconds:
         raise ConfigurationError(
