@@ -86,6 +86,8 @@ class SimulatedQuery:
     interval_s: the user's own trigger interval.
     idle_s: spans (from, to) of event time without rows.
     shows_tasks: False for a batch whose user code waits for something and runs no task.
+    reads_from: the name of the query whose output it reads, row for row, once a batch of it is over; None: the stream
+    itself. Its rows_per_s and idle_s must be those of that query.
     """
 
     name: str
@@ -111,6 +113,7 @@ class SimulatedQuery:
     starts_at_s: float = 0.0
     fails_at_s: float = math.inf
     shows_tasks: bool = True
+    reads_from: str | None = None
     options: QueryOptions = field(default_factory=QueryOptions)
 
     def facts(self) -> QueryFacts:
@@ -243,6 +246,7 @@ class _Run:
     described: bool = False
     passed_wall_ts: float | None = None
     taken_rows: int = 0
+    written_rows: int = 0
     applied_event_ts: float = 0.0
     watermark_event_ts: float = 0.0
     batch: BatchReport | None = None
@@ -305,6 +309,7 @@ class ScriptedDriver:
         self._start_wall_ts = self.clock.now()
         self._coming = sorted(queries, key=lambda query: query.starts_at_s)
         self._runs: dict[str, _Run] = {}
+        self._left: dict[str, int] = {}  # rows that queries wrote which are gone
         self._enforce = True
         self._happened = False
         names = [query.name for query in self._coming]
@@ -323,6 +328,7 @@ class ScriptedDriver:
             self._settle()
         self._happened = False
         reports = tuple(self._tell(run) for run in self._runs.values())
+        self._left.update({name: run.written_rows for name, run in self._runs.items() if not run.alive})
         self._runs = {name: run for name, run in self._runs.items() if run.alive}
         return Report(self.clock.now(), self.cores, reports, gates_open=self.gates_open)
 
@@ -447,7 +453,7 @@ class ScriptedDriver:
     def _trigger(self, run: _Run) -> None:
         query, now = run.query, self.clock.now()
         run.waiting, run.passed_wall_ts = False, now
-        ready = query.rows_readable(now - self._start_wall_ts)
+        ready = self._readable(query)
         rows = min(ready - run.taken_rows, query.max_rows or ready)
         moved = query.stateful and run.watermark_event_ts > run.applied_event_ts
         if not rows and not moved:
@@ -475,7 +481,15 @@ class ScriptedDriver:
             rows_out=len(run.sweeping),
             state_bytes=query.state_bytes,
             limited=run.taken_rows < ready,
+            reads=(query.reads_from,) if query.reads_from is not None else (),
+            writes=query.name,
         )
+
+    def _readable(self, query: SimulatedQuery) -> int:
+        if query.reads_from is None:
+            return query.rows_readable(self.clock.now() - self._start_wall_ts)
+        writer = self._runs.get(query.reads_from)
+        return writer.written_rows if writer is not None else self._left.get(query.reads_from, 0)
 
     def _parts(self, run: _Run, rows: int) -> list[_Part]:
         query = run.query
@@ -516,6 +530,7 @@ class ScriptedDriver:
         else:
             batch = replace(run.batch, ended_wall_ts=now, duration_s=now - run.batch.offsets_wall_ts)
             run.batches += 1
+            run.written_rows = run.taken_rows
             run.unread.append(batch)
             self.trace.batches.append((run.query.name, batch))
             for end, rows in run.sweeping:

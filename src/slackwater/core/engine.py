@@ -14,6 +14,7 @@ from heapq import heapify, heappop
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, Literal
 
+from slackwater.core.forwarding import Heard, Words, heeded
 from slackwater.core.history import Entry, History
 from slackwater.core.lanes import AdaptiveLanes
 from slackwater.core.model import Capacity, Choice, Commands, Grant, Memory, Policy, Report, Snapshot, Stage
@@ -21,6 +22,7 @@ from slackwater.core.query import QueryState, Turn
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from slackwater.core.forwarding import Demand, Supply
     from slackwater.core.model import QueryView
 
 log = logging.getLogger("slackwater")
@@ -31,6 +33,7 @@ _CLASS_STEP = 1e6
 _URGENCY_LIMIT = 1e5
 _SWEEP_FIRST = -2.5e5
 _TROUBLE_SILENCE_S = 60.0
+_NOTHING_SAID = Words()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ class Engine:
         self._views: tuple[QueryView, ...] = ()
         self._ordered: tuple[QueryState, ...] = ()
         self._readers: dict[str, tuple[str, ...]] = {}
+        self._linked = self._hearing = False
+        self._heard: tuple[Heard, ...] = ()
         self._reasons: dict[str, str] = {}
         self._planned: set[str] = set()
 
@@ -129,11 +134,26 @@ class Engine:
         self.policy = policy
         self._troubled = False
 
+    def hear(self, heard: tuple[Heard, ...]) -> None:
+        """What the schedulers of neighbouring applications told last, from the next step on."""
+        self._heard = heard
+
+    def words(self) -> Words:
+        """What they should be told: what its queries wait for upstream, and what they will bring downstream."""
+        reads = frozenset(place for state in self._ordered for place in state.reads)
+        writes = frozenset(state.writes for state in self._ordered if state.writes is not None)
+        if not reads and not writes:
+            return _NOTHING_SAID
+        demands = tuple(demand for state in self._ordered for demand in state.demands())
+        supplies = tuple(supply for state in self._ordered for supply in state.supplies())
+        return Words(reads, writes, demands, supplies)
+
     # ---- one step ---------------------------------------------------------------------------------------------
 
     def step(self, report: Report) -> Commands:
         self._observe(report)
         now = report.wall_ts
+        self._forward(now)
         grants: list[Grant] = []
         self._advance_turns(report, grants)
         lanes = self._lanes.lanes(report.cores) if self.settings.lanes == "auto" else self.settings.lanes
@@ -183,6 +203,38 @@ class Engine:
             for place in state.reads:
                 readers.setdefault(place, []).append(state.facts.key)
         self._readers = {place: tuple(keys) for place, keys in readers.items()}
+        # Also when the last link is gone, so that those who heard of it forget it.
+        self._hearing = self._hearing or self._linked
+        self._linked = any(state.writes in readers for state in self._ordered)
+
+    def _forward(self, now: float) -> None:
+        """Each query hears what those next to it told last, here or elsewhere; whoever fell silent is forgotten.
+
+        Words travel one hop a step, so that nobody needs to know the whole chain, and a cycle is no trouble.
+        """
+        heard = [told for told in self._heard if told.until_wall_ts > now]
+        if not heard and not self._linked and not self._hearing:
+            return
+        self._hearing = bool(heard)
+        demands: dict[str, list[Demand]] = {}
+        supplies: dict[str, list[Supply]] = {}
+        until: dict[str, float] = {}
+        for told in heard:
+            for demand in told.words.demands:
+                demands.setdefault(demand.place, []).append(demand)
+            for supply in told.words.supplies:
+                supplies.setdefault(supply.place, []).append(supply)
+                until[supply.place] = min(until.get(supply.place, math.inf), told.until_wall_ts)
+        for state in self._ordered:
+            for demand in state.demands():
+                demands.setdefault(demand.place, []).append(demand)
+            for supply in state.supplies():
+                supplies.setdefault(supply.place, []).append(supply)
+        for state in self._ordered:
+            key, reads, writes = state.facts.key, state.reads, state.writes
+            state.hear_demands(heeded(demands.get(writes, ()), key) if writes is not None else ())
+            told_here = tuple(supply for place in reads for supply in supplies.get(place, ()) if key not in supply.path)
+            state.hear_supplies(told_here, min((until.get(place, math.inf) for place in reads), default=math.inf))
 
     def _memory(self, report: Report) -> Memory | None:
         """The heap as the last collection left it, and at least what the state stores hold."""

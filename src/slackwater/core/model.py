@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
+from slackwater.core.places import normalised
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,11 +45,15 @@ class QueryOptions:
     target_latency_s: for queries without windows, how old the oldest waiting row may grow.
     priority_class: queries of a smaller class go before those of a greater one.
     deadline: seconds after a window's end by which its result should be out; tightens the slack.
+    reads, writes: the places (a folder, `topic:name@brokers`, a table) by which it is chained to other queries, where
+    its sources and its sink don't tell; in the same words for the writer and the reader.
     """
 
     target_latency_s: float | None = None
     priority_class: int = 0
     deadline: float | None = None
+    reads: tuple[str, ...] = ()
+    writes: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("target_latency_s", "deadline"):
@@ -60,6 +65,12 @@ class QueryOptions:
                 f"QueryOptions(priority_class={self.priority_class!r}): a whole number is needed; 0 is usual, "
                 "smaller goes first."
             )
+        if not isinstance(self.reads, tuple) or not all(isinstance(place, str) and place for place in self.reads):
+            raise ConfigurationError(f"QueryOptions(reads={self.reads!r}): a tuple of places is needed.")
+        if self.writes is not None and not (isinstance(self.writes, str) and self.writes):
+            raise ConfigurationError(f"QueryOptions(writes={self.writes!r}): the name of a place is needed.")
+        object.__setattr__(self, "reads", tuple(normalised(place) for place in self.reads))
+        object.__setattr__(self, "writes", self.writes and normalised(self.writes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +214,10 @@ class QueryView:
     unsure that is, and swm_sure_wall_ts the same at the configured confidence. For a query without windows these
     stand for its target: the wall time by which its oldest waiting row should have been taken. sweep_pending says that
     one more batch would emit a window that ended at pending_end_event_ts; window_end_event_ts is the one after it.
-    downstream names the queries that read what this one writes. freeable_bytes is the memory that a turn now would give
-    back: state that its sweep evicts, or, in an engine that holds queued rows, what they shrink to (Klink's p_k^q).
+    downstream names the queries that read what this one writes. Where they wait for windows and this one has none, the
+    window is theirs, as far as they were heard; downstream_cost_s is what they will still cost. freeable_bytes is the
+    memory that a turn now would give back: state that its sweep evicts, or, in an engine that holds queued rows, what
+    they shrink to (Klink's p_k^q).
     batches is how many of its batches were seen: what only a run can change stands while it does.
     """
 
@@ -231,6 +244,7 @@ class QueryView:
     state_bytes: int = 0
     freeable_bytes: float = 0.0
     downstream: tuple[str, ...] = ()
+    downstream_cost_s: float = 0.0
     slide_s: float | None = None
     awaited: bool = False
     priority_class: int = 0
@@ -242,8 +256,8 @@ class QueryView:
 
     @property
     def turn_cost_s(self) -> float:
-        """Cost of taking everything that waits and sweeping: (a + b·rows) + a again for the sweep."""
-        return self.batch_cost_s + self.row_cost_s * self.backlog_rows + self.sweep_cost_s
+        """Cost of getting all that waits out: (a + b·rows), a again for the sweep, and what is chained behind it."""
+        return self.batch_cost_s + self.row_cost_s * self.backlog_rows + self.sweep_cost_s + self.downstream_cost_s
 
 
 @dataclass(frozen=True, slots=True)

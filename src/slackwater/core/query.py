@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from slackwater.core.cost import CostModel, RowCost
+from slackwater.core.forwarding import MOST_HOPS, Demand, Downstream, Expects, Need, Ready, Sight, Supply
 from slackwater.core.model import BatchReport, InputMaximum, QueryFacts, QueryReport, QueryView, Stage
 from slackwater.core.swm import Arrival, DelayEstimator, SwmEstimator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _RATE_MEMORY_S = 20.0
 _ROWS_MEMORY = 0.9
@@ -15,6 +20,7 @@ _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
 _LOST_GRANT_S = 1.0
 _NEVER_EVENT_TS = 0.0
+_LONGEST_HOLD_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +41,27 @@ class Turn:
 class _Outlook:
     """What follows from the last batch and the watermark to come, and from nothing else; kept until one changes.
 
-    arrival is None where nothing is known yet.
+    arrival is None where nothing is known yet. need is what those who read from a query without windows wait for.
     """
 
     end_event_ts: float | None
     pending: bool
     pending_end_event_ts: float | None = None
     arrival: Arrival | None = None
+    need: Need | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Supplied:
+    """What the writers of this query's sources told, and until when that counts."""
+
+    supplies: tuple[Supply, ...] = ()
+    until_wall_ts: float = math.inf
+
+    def at(self, place: str, event_ts: float) -> Ready | None:
+        """The first of a place's writers that reaches an event time moves the watermark."""
+        found = [ready for supply in self.supplies if supply.place == place and (ready := supply.of(event_ts))]
+        return min(found, key=lambda ready: ready.wall_ts, default=None)
 
 
 class QueryState:
@@ -75,6 +95,10 @@ class QueryState:
         self._fruitless_turns = 0
         self._retry_wall_ts = 0.0
         self._progress_wall_ts = now_wall_ts
+        self._downstream = Downstream()
+        self._supplied = _Supplied()
+        self._demands: tuple[Demand, ...] | None = None
+        self._supplies: tuple[Supply, ...] | None = None
 
     # ---- learning ---------------------------------------------------------------------------------------------
 
@@ -82,13 +106,18 @@ class QueryState:
         before = self.report
         self.report = report
         if report.batches or before is None or before.next_watermark_event_ts != report.next_watermark_event_ts:
-            self._outlook = self._view = None
+            self._forget()
         elif (before.waiting, before.wait_no, before.awaited) != (report.waiting, report.wait_no, report.awaited):
             self._view = None
         if report.running_tasks > 0 or report.waiting:
             self.tasks_seen_wall_ts = now_wall_ts
         for batch in report.batches:
             self._observe_batch(batch)
+
+    def _forget(self) -> None:
+        """Something happened to it: what followed from the state before is computed anew when somebody asks."""
+        self._outlook = self._view = None
+        self._demands = self._supplies = None
 
     def _observe_batch(self, batch: BatchReport) -> None:
         previous = self.last_batch
@@ -117,6 +146,8 @@ class QueryState:
             for estimator in self._inputs:
                 estimator.end_epoch()
         self.last_batch = batch
+        if batch.rows > 0:
+            self._downstream.observe(batch)
 
     def _observe_input(self, index: int, seen: InputMaximum, offsets_wall_ts: float, *, telling: bool) -> None:
         """An input whose source tells ingestion times has Klink's own estimate from then on."""
@@ -161,7 +192,7 @@ class QueryState:
     def end_turn(self, now_wall_ts: float) -> None:
         """The granted batches are over: did they find what they were sent for?"""
         turn, self.turn = self.turn, None
-        self._outlook = self._view = None
+        self._forget()
         if turn is None or self.report is None:
             return
         if self._fruitful(turn):
@@ -192,6 +223,85 @@ class QueryState:
                     self._inputs[index].missed(batch.offsets_wall_ts, aim_event_ts + delay_s)
         return reached
 
+    # ---- chained queries --------------------------------------------------------------------------------------
+
+    def hear_demands(self, demands: tuple[Demand, ...]) -> None:
+        """What those who read from it wait for; none when they are gone or no longer heard."""
+        if self._downstream.hear(demands):
+            self._forget()
+
+    def hear_supplies(self, supplies: tuple[Supply, ...], until_wall_ts: float) -> None:
+        """What those who write where it reads told; none when they are gone or no longer heard."""
+        if supplies != self._supplied.supplies:
+            self._forget()
+        elif supplies and self._view is not None and until_wall_ts != self._supplied.until_wall_ts:
+            self._outlook = self._view = None
+        self._supplied = _Supplied(supplies, until_wall_ts)
+
+    def demands(self) -> tuple[Demand, ...]:
+        """What it tells those who write where it reads: its own windows, else what its readers wait for."""
+        if self._demands is None:
+            self._demands = tuple(self._new_demands())
+        return self._demands
+
+    def _new_demands(self) -> Iterator[Demand]:
+        key, beyond = self.facts.key, self._downstream
+        if self.last_batch is None:
+            return
+        if self.windowed:
+            slide_s = self._slide_s or 0.0
+            cost_s = self.cost.batch_s(self.rows_per_s * slide_s) + self.cost.sweep_s + beyond.cost_s
+            following = self.next_watermark_event_ts
+            if following <= _NEVER_EVENT_TS:
+                return
+            for index, place in enumerate(self.reads):
+                delay_s = self.facts.input_delays_s[index] if self._aligned else self.facts.delay_s
+                sight = self._sight(index) if self._aligned else None
+                after = following - self._behind_s
+                yield Demand(place, self.facts.windows, delay_s + self._behind_s, after, cost_s, (key,), sight)
+            return
+        for demand in beyond.demands:
+            if len(demand.path) >= MOST_HOPS or key in demand.path:
+                continue
+            cost_s = demand.cost_s + self.cost.batch_s(self.rows_per_s * demand.slide_s)
+            path = (key, *demand.path)
+            for index, place in enumerate(self.reads):
+                sight = self._sight(index) if self._aligned else beyond.sight
+                yield replace(demand, place=place, cost_s=cost_s, path=path, sight=sight)
+
+    @property
+    def _aligned(self) -> bool:
+        """Each of its sources has a watermark of its own, so that its maxima can be told apart by place."""
+        return 0 < len(self.reads) == len(self.facts.input_delays_s)
+
+    def _sight(self, index: int) -> Sight | None:
+        batch, largest = self.last_batch, self._maxima_event_ts[index]
+        if batch is None or batch.limited or batch.rows == 0 or largest <= _NEVER_EVENT_TS:
+            return None
+        return Sight(batch.offsets_wall_ts, largest)
+
+    def supplies(self) -> tuple[Supply, ...]:
+        """What it tells those who read what it writes. A query with windows writes when they end, which they learn."""
+        if self._supplies is None:
+            self._supplies = ()
+            if self.writes is not None and not self.windowed and self._downstream.demands and self.last_batch:
+                need = self.outlook().need
+                cost_s = self.cost.batch_s(self.rows_per_s * need.slide_s if need else 0.0)
+                self._supplies = (self._downstream.supplies(self.writes, self.facts.key, cost_s, self._expects()),)
+        return self._supplies
+
+    def _expects(self) -> Expects:
+        """Its own statistics where it has a watermark; else what its readers saw."""
+        if not self._inputs:
+            return Expects(self._downstream.arrival, self._downstream.lag_s(), self._sigmas)
+        choose = max if self.facts.watermark_policy == "min" else min
+
+        def arrival(event_ts: float) -> Arrival:
+            return choose((known.arrival(event_ts) for known in self._inputs), key=lambda found: found.wall_ts)
+
+        lag_s = max(known.lag().mean_s + 4 * known.lag().sigma_s for known in self._inputs)
+        return Expects(arrival, lag_s, self._sigmas, min(self._maxima_event_ts))
+
     # ---- knowing ----------------------------------------------------------------------------------------------
 
     @property
@@ -200,11 +310,15 @@ class QueryState:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The places that its last batch read from."""
+        """The places that it reads from: as declared, else as its last batch told."""
+        if self.facts.options.reads:
+            return self.facts.options.reads
         return self.last_batch.reads if self.last_batch is not None else ()
 
     @property
     def writes(self) -> str | None:
+        if self.facts.options.writes is not None:
+            return self.facts.options.writes
         return self.last_batch.writes if self.last_batch is not None else None
 
     @property
@@ -237,25 +351,47 @@ class QueryState:
         pending = following > applied and self.facts.emits_at_sweep and self.facts.stateful
         if pending and pending_end is not None:
             pending = pending_end <= following - self._behind_s
+        need = None
         if end is not None:
-            arrival = self.swm_arrival(end)
+            arrival: Arrival | None = self.swm_arrival(end)
         elif self.windowed:
             arrival = None
         else:
             arrival = Arrival(self._progress_wall_ts + self._target_latency_s, 0.0)
-        return _Outlook(end, pending, pending_end if pending else None, arrival)
+            need = self._downstream.need(self._expects()) if self._downstream.demands else None
+            # A latency that the user asked for holds whatever the readers wait for.
+            asked = self.facts.options.target_latency_s is not None
+            if need is not None and not (asked and arrival.wall_ts < need.arrival.wall_ts):
+                arrival = need.arrival
+        return _Outlook(end, pending, pending_end if pending else None, arrival, need)
 
     def swm_arrival(self, window_end_event_ts: float) -> Arrival:
         """Under Spark's min policy the last input decides, under max the first."""
         sweeps_at_event_ts = window_end_event_ts + self._behind_s
         arrivals = [
-            estimator.arrival(sweeps_at_event_ts + delay_s)
-            for estimator, delay_s in zip(self._inputs, self.facts.input_delays_s, strict=False)
+            self._told_arrival(index, sweeps_at_event_ts + delay_s) or estimator.arrival(sweeps_at_event_ts + delay_s)
+            for index, (estimator, delay_s) in enumerate(zip(self._inputs, self.facts.input_delays_s, strict=False))
         ]
         if not arrivals:
             return Arrival(sweeps_at_event_ts + self.facts.delay_s, 0.5)
         choose = max if self.facts.watermark_policy == "min" else min
         return choose(arrivals, key=lambda arrival: arrival.wall_ts)
+
+    def _told_arrival(self, index: int, event_ts: float) -> Arrival | None:
+        """As the writer of this input told. Until it has written, its guess places no turn: it will say so at once."""
+        ready = self._supplied.at(self.reads[index], event_ts) if self._supplied.supplies and self._aligned else None
+        if ready is None:
+            return None
+        if ready.done:
+            return Arrival(ready.wall_ts, 0.0)
+        return Arrival(ready.wall_ts, ready.sigma_s, min(self._supplied.until_wall_ts, ready.wall_ts + _LONGEST_HOLD_S))
+
+    def _nothing_written(self) -> bool:
+        """By all that its writers told there is nothing to read since its last batch."""
+        supplies = self._supplied.supplies
+        if not supplies or not set(self.reads) <= {supply.place for supply in supplies}:
+            return False
+        return all(supply.written_wall_ts <= self._progress_wall_ts for supply in supplies)
 
     def swm_interval(self, window_end_event_ts: float, confidence: float) -> tuple[float, float] | None:
         """From when to when the sweeping watermark becomes ingestible, by the input that decides; None: not known."""
@@ -341,9 +477,10 @@ class QueryState:
         since = report.since_wall_ts if report is not None else now_wall_ts
         # Where nothing is known yet, it is due since it began to wait.
         arrival = outlook.arrival or Arrival(since, 0.0)
-        sure = arrival.wall_ts + self._sigmas * arrival.sigma_s
+        sure = arrival.sure_wall_ts(self._sigmas)
         pending = outlook.pending and self.turn is None
-        retry = self._retry_wall_ts
+        retry, need = self._retry_wall_ts, outlook.need
+        end = outlook.end_event_ts if outlook.end_event_ts is not None or need is None else need.end_event_ts
         return QueryView(
             key=self.facts.key,
             name=self.facts.name,
@@ -351,15 +488,16 @@ class QueryState:
             eligible=self._eligible(now_wall_ts),
             waiting_since_wall_ts=since,
             last_turn_wall_ts=self.last_turn_wall_ts,
-            window_end_event_ts=outlook.end_event_ts,
+            window_end_event_ts=end,
             swm_wall_ts=max(arrival.wall_ts, retry),
             swm_sigma_s=arrival.sigma_s,
             swm_sure_wall_ts=max(sure, retry),
             batch_cost_s=self.cost.fixed_s,
             row_cost_s=self.cost.row_s,
             sweep_cost_s=self.cost.sweep_s if self.windowed else 0.0,
-            rows_per_s=self.rows_per_s,
+            rows_per_s=0.0 if self._nothing_written() else self.rows_per_s,
             backlog_rows=self.backlog_rows(now_wall_ts),
+            downstream_cost_s=self._downstream.cost_s,
             offsets_wall_ts=self._progress_wall_ts,
             batches=self.batches_seen,
             sweep_pending=pending,
@@ -368,7 +506,7 @@ class QueryState:
             state_bytes=self.last_batch.state_bytes if self.last_batch else 0,
             freeable_bytes=self.freeable_bytes(now_wall_ts),
             downstream=downstream,
-            slide_s=self._slide_s,
+            slide_s=self._slide_s if need is None else need.slide_s,
             awaited=report is not None and report.awaited,
             priority_class=self.facts.options.priority_class,
             deadline_s=self.facts.options.deadline,

@@ -35,10 +35,17 @@ _TESTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Expected wall time of an event time, and its standard deviation."""
+    """Expected wall time of an event time, and its standard deviation.
+
+    Before `held_wall_ts` no turn is worth it, however sure the rest: whoever brings the event will tell.
+    """
 
     wall_ts: float
     sigma_s: float
+    held_wall_ts: float = -math.inf
+
+    def sure_wall_ts(self, sigmas: float) -> float:
+        return max(self.wall_ts + sigmas * self.sigma_s, self.held_wall_ts)
 
 
 class SwmEstimator:

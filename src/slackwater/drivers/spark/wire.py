@@ -21,6 +21,7 @@ from slackwater.core.model import (
     QueryReport,
     Report,
 )
+from slackwater.core.places import normalised
 from slackwater.drivers.spark.plan import About, facts_of
 
 log = logging.getLogger("slackwater")
@@ -212,7 +213,7 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
 def place_of(description: str) -> str | None:
     """Where a source reads or a sink writes, as Spark describes it: `FileStreamSource[file:/a]`, `DeltaSink[/b]`."""
     match = _PLACE.search(description)
-    return match[1].rstrip("/") if match else None
+    return normalised(match[1]) if match else None
 
 
 def _rows_out(batch: _Batch, progress: _Progress) -> int:
