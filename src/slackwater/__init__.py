@@ -11,13 +11,16 @@ from slackwater.core.model import Choice, Policy, QueryOptions, QueryView, Snaps
 from slackwater.drivers.spark.attach import Handle, QueryStatus, SchedulerStats, attach
 from slackwater.drivers.spark.doctor import Finding, doctor
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
+from slackwater.forwarding.settings import Forwarding, Peer
 
 __all__ = [
     "AttachError",
     "Choice",
     "ConfigurationError",
     "Finding",
+    "Forwarding",
     "Handle",
+    "Peer",
     "Policy",
     "QueryOptions",
     "QueryStatus",

@@ -1,7 +1,8 @@
 """Where a query reads or writes, in one spelling: who writes where another reads is chained to it.
 
 Spark's file sink says its folder as the user wrote it, its file source as Hadoop qualifies it: `/data/a/`,
-`file:/data/a` and `file:///data/a` are one place. What is no path (`topic:clicks@broker:9092`, a table's name) is taken as it is.
+`file:/data/a` and `file:///data/a` are one place. What is no path (`topic:clicks@broker:9092`, a table's name) is
+taken as it is.
 """
 
 from __future__ import annotations

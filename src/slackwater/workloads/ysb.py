@@ -52,16 +52,18 @@ class Ysb:
     name: str = "ysb"
 
     def build(self, spark: SparkSession, spec: QuerySpec) -> DataFrame:
-        if self.payload == "json":
-            events = _parsed(_json_events(self._numbers(spark, spec)))
-        else:
-            events = _column_events(self._numbers(spark, spec))
+        events = self.events(spark, spec)
         if self.payload == "kept":
             return _count_views(spark, events, spec, f"rpad(ad_id, {self.body_bytes}, 'x')")
         return _count_views(spark, events, spec)
 
     def oracle(self, spec: QuerySpec, checkpoint: Path) -> YsbOracle:
         return YsbOracle(spec, creation_ms=read_creation_ms(checkpoint))
+
+    def events(self, spark: SparkSession, spec: QuerySpec) -> DataFrame:
+        """The events as a query reads them, parsed where they come as JSON."""
+        numbers = self._numbers(spark, spec)
+        return _parsed(_json_events(numbers)) if self.payload == "json" else _column_events(numbers)
 
     def _numbers(self, spark: SparkSession, spec: QuerySpec) -> DataFrame:
         """The rate source's rows with the event's number mixed into `h`."""
@@ -114,19 +116,27 @@ def _parsed(raw: DataFrame) -> DataFrame:
 
 
 def _count_views(spark: SparkSession, events: DataFrame, spec: QuerySpec, kept: str | None = None) -> DataFrame:
-    """`kept` is an expression whose values are collected until the window leaves, and counted then."""
+    return count_views(enriched(spark, events), spec, kept)
+
+
+def enriched(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """Views only, each with the campaign of its ad."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # Spark's own convention; loaded on use
 
     # A literal table: broadcasting it needs no Spark job of its own in every batch, as a range would.
     rows = ", ".join(f"({ad}L, {ad // ADS_PER_CAMPAIGN}L)" for ad in range(ADS))
     ads = spark.sql(f"SELECT * FROM VALUES {rows} AS ads(ad_id, campaign_id)")  # noqa: S608  # numbers only
+    return events.where("event_type = 'view'").select("ad_id", "event_time").join(F.broadcast(ads), "ad_id")
+
+
+def count_views(views_seen: DataFrame, spec: QuerySpec, kept: str | None = None) -> DataFrame:
+    """`kept` is an expression whose values are collected until the window leaves, and counted then."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
     length = f"{spec.window_ms} milliseconds"
     views = F.count("*") if kept is None else F.size(F.collect_list(F.expr(kept)))
     return (
-        events.where("event_type = 'view'")
-        .select("ad_id", "event_time")
-        .join(F.broadcast(ads), "ad_id")
-        .withWatermark("event_time", f"{spec.delay_ms} milliseconds")
+        views_seen.withWatermark("event_time", f"{spec.delay_ms} milliseconds")
         .groupBy(F.window("event_time", length, length, f"{spec.phase_ms} milliseconds"), "campaign_id")
         .agg(views.cast("long").alias("count"))
         .select(

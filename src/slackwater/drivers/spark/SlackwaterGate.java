@@ -262,7 +262,8 @@ public final class SlackwaterGate {
         return live;
     }
 
-    void happened() {
+    /** Something happened: the scheduler's call returns. Also for those who heard something elsewhere. */
+    public void happened() {
         lock.lock();
         try {
             happenings++;

@@ -18,6 +18,8 @@ from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
 from slackwater.endpoint.server import LOOPBACK, Endpoint
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
+from slackwater.forwarding.forwarder import Forwarder
+from slackwater.forwarding.settings import Forwarding
 from slackwater.policies.assembly import engine_for, policy_for
 
 if TYPE_CHECKING:
@@ -95,13 +97,15 @@ def attach(
     period_s: float | None = None,
     watchdog_s: float = 3.0,
     serve: bool | int | str = False,
+    forward: bool | Forwarding = False,
 ) -> Handle:
     """Schedule every streaming query of this session's Spark context, running ones included.
 
     `memory_bound` is the share of the heap from which on `klink` lets those queries go first that free most;
     `period_s` asks the policy no more often than that. `serve` opens an HTTP endpoint where others on this host can
     read where every query stands: True for any free port on loopback, a port, or "host:port"; announced for the
-    middleware and the command line.
+    middleware and the command line. `forward` tells schedulers of applications that are chained to this one, by folders
+    or tables that one writes and the other reads, what they need to know, and listens to them; it serves as well.
     Nothing else changes: start and stop queries as before. `detach()`, or the end of a `with` block, gives plain
     Spark back with the queries still running; so does a scheduler that is not heard from for `watchdog_s`.
     """
@@ -109,7 +113,8 @@ def attach(
     if not 0.5 <= watchdog_s <= 60:
         raise ConfigurationError(f"watchdog_s={watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
     options = _check_options(queries)
-    address = _check_address(serve)
+    forwarding = _check_forwarding(forward)
+    address = _check_address(serve if forwarding is None or serve is not False else True)
     settings = EngineSettings(
         lanes=lanes, max_wait_s=max_wait_s, target_latency_s=target_latency_s, confidence=confidence
     )
@@ -136,7 +141,7 @@ def attach(
     handle = Handle(bridge, engine, released)
     if address is not None:
         try:
-            handle.serve(identity_of(spark), *address)
+            handle.serve(identity_of(spark), *address, forwarding)
         except SlackwaterError:
             handle.detach()
             raise
@@ -158,6 +163,7 @@ class Handle:
         self._cpu_s = 0.0
         self._told: set[str] = set()
         self._endpoint: Endpoint | None = None
+        self._forwarder: Forwarder | None = None
         self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
         self._in_charge = threading.Event()
         self._thread.start()
@@ -183,6 +189,8 @@ class Handle:
             return
         self._stop.set()
         self._thread.join(timeout=5)
+        if self._forwarder is not None:
+            self._forwarder.close()
         if self._endpoint is not None:
             self._endpoint.close()
         try:
@@ -207,12 +215,15 @@ class Handle:
         """Where the endpoint answers; None when nothing is served."""
         return self._endpoint.url if self._endpoint is not None else None
 
-    def serve(self, identity: Identity, host: str, port: int) -> None:
+    def serve(self, identity: Identity, host: str, port: int, forwarding: Forwarding | None = None) -> None:
         """Open the endpoint; `attach(serve=…)` does."""
+        if forwarding is not None:
+            self._forwarder = Forwarder(identity.application_id, forwarding, self._bridge.wake)
         self._endpoint = Endpoint(
             application_id=identity.application_id,
             name=identity.name,
             reads={"/api/status": lambda: overview(identity, self._engine)},
+            changes=self._forwarder.routes() if self._forwarder is not None else None,
             host=host,
             port=port,
         )
@@ -295,7 +306,12 @@ class Handle:
                 while self._switches:
                     self._engine.switch(self._switches.popleft(), report.wall_ts)
                 begun = time.perf_counter()
+                forwarder = self._forwarder
+                if forwarder is not None:
+                    self._engine.hear(forwarder.heard())
                 commands = self._engine.step(report)
+                if forwarder is not None:
+                    forwarder.publish(self._engine.words())
                 self._decision_s.append(time.perf_counter() - begun)
                 self._decisions += 1
                 if report.gates_open:
@@ -358,6 +374,14 @@ def _check_address(serve: bool | int | str) -> tuple[str, int] | None:
     if not port.isdigit() or not 0 <= int(port) < 65536:
         raise ConfigurationError(f"serve={serve!r}: True, a port, or 'host:port' is needed, such as '127.0.0.1:4050'.")
     return host.strip("[]") or LOOPBACK, int(port)
+
+
+def _check_forwarding(forward: bool | Forwarding) -> Forwarding | None:
+    if isinstance(forward, Forwarding):
+        return forward
+    if not isinstance(forward, bool):
+        raise ConfigurationError(f"forward={forward!r}: True, or slackwater.Forwarding(peers=…), is needed.")
+    return Forwarding() if forward else None
 
 
 def _check_options(queries: dict[str, QueryOptions] | None) -> dict[str, QueryOptions]:

@@ -58,6 +58,10 @@ class SparkBridge:
         self.jvm_cpu_s = seen.cpu_ns / 1e9
         return wire.report_of(seen, self._options)
 
+    def wake(self) -> None:
+        """Let an exchange that waits return now. From any thread."""
+        self._gate.happened()
+
     def resync(self) -> None:
         """Close the gates, after a full report was understood."""
         self._gate.resync()
