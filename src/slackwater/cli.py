@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from slackwater import __version__
+from slackwater.bench.chain_commands import bench_chain
 from slackwater.bench.commands import bench_ysb
 from slackwater.bench.experiment_commands import (
     bench_beside,
@@ -44,6 +45,7 @@ bench.command(bench_hosts, name="hosts")
 bench.command(bench_middleware_cost, name="middleware-cost")
 bench.command(bench_kills, name="kills")
 bench.command(bench_late, name="late")
+bench.command(bench_chain, name="chain")
 app.command(sim)
 app.command(late)
 app.command(middleware)

@@ -252,7 +252,7 @@ class _Run:
             waiting = [
                 running
                 for running in waiting
-                if not swept(self._newest_batches(running), _last_end_ms(running.spec, to_ms))
+                if not swept(self._newest_batches(running), last_end_ms(running.spec, to_ms))
             ]
             time.sleep(0.2)
         self._check_alive()
@@ -533,7 +533,7 @@ def traced(query: str, progress: Iterable[Mapping[str, Any]], from_ms: int, to_m
     return sorted(found, key=lambda batch: batch.start_ms)
 
 
-def _last_end_ms(spec: QuerySpec, to_ms: int) -> int:
+def last_end_ms(spec: QuerySpec, to_ms: int) -> int:
     """The end of the last window whose deadline lies before `to_ms`."""
     base = spec.phase_ms + spec.delay_ms
     return spec.phase_ms + (to_ms - 1 - base) // spec.window_ms * spec.window_ms

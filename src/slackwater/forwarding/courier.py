@@ -91,7 +91,7 @@ class Courier:
         if not self._lost:
             self._lost = True
             log.warning(
-                "the scheduler at %s does not answer (%s: %s); this side goes on by what it knows itself and asks again",
+                "the scheduler at %s does not answer (%s: %s); this side goes on by what it knows and asks again",
                 self.peer.url,
                 type(error).__name__,
                 error,

@@ -52,10 +52,8 @@ class Ysb:
     name: str = "ysb"
 
     def build(self, spark: SparkSession, spec: QuerySpec) -> DataFrame:
-        events = self.events(spark, spec)
-        if self.payload == "kept":
-            return _count_views(spark, events, spec, f"rpad(ad_id, {self.body_bytes}, 'x')")
-        return _count_views(spark, events, spec)
+        kept = f"rpad(ad_id, {self.body_bytes}, 'x')" if self.payload == "kept" else None
+        return count_views(enriched(spark, self.events(spark, spec)), spec, kept)
 
     def oracle(self, spec: QuerySpec, checkpoint: Path) -> YsbOracle:
         return YsbOracle(spec, creation_ms=read_creation_ms(checkpoint))
@@ -113,10 +111,6 @@ def _parsed(raw: DataFrame) -> DataFrame:
     return raw.selectExpr(f"from_json(body, '{EVENT_SCHEMA}') AS event").selectExpr(
         "event.ad_id", "event.event_type", "timestamp_millis(event.event_time) AS event_time"
     )
-
-
-def _count_views(spark: SparkSession, events: DataFrame, spec: QuerySpec, kept: str | None = None) -> DataFrame:
-    return count_views(enriched(spark, events), spec, kept)
 
 
 def enriched(spark: SparkSession, events: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""YSB in two applications: one cleans and enriches events into a folder, the other counts them by windows from there."""
+"""YSB in two applications: one cleans and enriches events into a folder, the other counts them by windows."""
 
 from __future__ import annotations
 

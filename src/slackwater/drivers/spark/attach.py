@@ -229,6 +229,11 @@ class Handle:
         )
         log.info("Slackwater answers at %s", self._endpoint.url)
 
+    def forwarded(self) -> tuple[int, int]:
+        """How many exchanges with neighbouring schedulers went well, and how many did not."""
+        couriers = self._forwarder.couriers if self._forwarder is not None else ()
+        return sum(courier.exchanges for courier in couriers), sum(courier.failures for courier in couriers)
+
     def status(self) -> list[QueryStatus]:
         """Where every query stands, as the policy saw it last."""
         out = []
