@@ -95,6 +95,7 @@ class QueryState:
         self._fruitless_turns = 0
         self._retry_wall_ts = 0.0
         self._progress_wall_ts = now_wall_ts
+        self._looked_wall_ts = 0.0
         self._downstream = Downstream()
         self._supplied = _Supplied()
         self._demands: tuple[Demand, ...] | None = None
@@ -146,6 +147,8 @@ class QueryState:
             for estimator in self._inputs:
                 estimator.end_epoch()
         self.last_batch = batch
+        if not batch.limited:
+            self._looked_wall_ts = batch.offsets_wall_ts
         if batch.rows > 0:
             self._downstream.observe(batch)
 
@@ -275,10 +278,11 @@ class QueryState:
         return 0 < len(self.reads) == len(self.facts.input_delays_s)
 
     def _sight(self, index: int) -> Sight | None:
-        batch, largest = self.last_batch, self._maxima_event_ts[index]
-        if batch is None or batch.limited or batch.rows == 0 or largest <= _NEVER_EVENT_TS:
+        """What it had seen when it last took all that was there; a sweep that finds nothing new says so, too."""
+        largest = self._maxima_event_ts[index]
+        if self._looked_wall_ts <= 0 or largest <= _NEVER_EVENT_TS:
             return None
-        return Sight(batch.offsets_wall_ts, largest)
+        return Sight(self._looked_wall_ts, largest)
 
     def supplies(self) -> tuple[Supply, ...]:
         """What it tells those who read what it writes. A query with windows writes when they end, which they learn."""
