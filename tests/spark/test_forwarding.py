@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 import slackwater
-from slackwater.core.forwarding import Demand, Words
 from slackwater.core.model import Window
+from slackwater.core.words import Demand, Words
 from slackwater.endpoint.access import read_token
 from slackwater.endpoint.discovery import announced
 from slackwater.forwarding.courier import PATH

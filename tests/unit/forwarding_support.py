@@ -96,7 +96,7 @@ class Application:
         state = self.engine.state(self.query.name)
         if state is None:
             return False
-        return state.outlook().need is not None if self.query is ENRICH else bool(state._supplied.supplies)
+        return state.outlook().need is not None if self.query is ENRICH else bool(state._upstream.supplies)
 
     def failures(self) -> int:
         return sum(courier.failures for courier in self.forwarder.couriers)

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slackwater.core.downstream import Downstream, Expects
 from slackwater.core.engine import Engine, EngineSettings
-from slackwater.core.forwarding import (
+from slackwater.core.model import BatchReport, Commands, QueryOptions, Window
+from slackwater.core.places import normalised
+from slackwater.core.swm import Arrival
+from slackwater.core.words import (
     MOST_HOPS,
     Demand,
-    Downstream,
-    Expects,
     Heard,
     Ready,
     Sight,
@@ -24,9 +26,6 @@ from slackwater.core.forwarding import (
     heeded,
     nonsense,
 )
-from slackwater.core.model import BatchReport, Commands, QueryOptions, Window
-from slackwater.core.places import normalised
-from slackwater.core.swm import Arrival
 from slackwater.errors import ConfigurationError
 from slackwater.policies.assembly import engine_for
 from slackwater.testing import START_WALL_TS, ScriptedDriver, SimulatedQuery, Trace, run

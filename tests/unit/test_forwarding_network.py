@@ -15,8 +15,8 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from slackwater.core.forwarding import Demand, Words
 from slackwater.core.model import Window
+from slackwater.core.words import Demand, Words
 from slackwater.endpoint.server import Endpoint
 from slackwater.errors import ConfigurationError
 from slackwater.forwarding.courier import PATH

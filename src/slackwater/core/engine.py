@@ -14,16 +14,16 @@ from heapq import heapify, heappop
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, Literal
 
-from slackwater.core.forwarding import Heard, Words, heeded
 from slackwater.core.history import Entry, History
 from slackwater.core.lanes import AdaptiveLanes
 from slackwater.core.model import Capacity, Choice, Commands, Grant, Memory, Policy, Report, Snapshot, Stage
 from slackwater.core.query import QueryState, Turn
+from slackwater.core.words import Heard, Words, heeded
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from slackwater.core.forwarding import Demand, Supply
     from slackwater.core.model import QueryView
+    from slackwater.core.words import Demand, Supply
 
 log = logging.getLogger("slackwater")
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slackwater.core.cost import CostModel, RowCost
-from slackwater.core.forwarding import MOST_HOPS, Demand, Downstream, Expects, Need, Ready, Sight, Supply
+from slackwater.core.downstream import Downstream, Expects, Need
 from slackwater.core.model import BatchReport, InputMaximum, QueryFacts, QueryReport, QueryView, Stage
 from slackwater.core.swm import Arrival, DelayEstimator, SwmEstimator
+from slackwater.core.upstream import Upstream
+from slackwater.core.words import MOST_HOPS, Demand, Sight, Supply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,6 @@ _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
 _LOST_GRANT_S = 1.0
 _NEVER_EVENT_TS = 0.0
-_LONGEST_HOLD_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +50,6 @@ class _Outlook:
     pending_end_event_ts: float | None = None
     arrival: Arrival | None = None
     need: Need | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Supplied:
-    """What the writers of this query's sources told, and until when that counts."""
-
-    supplies: tuple[Supply, ...] = ()
-    until_wall_ts: float = math.inf
-
-    def at(self, place: str, event_ts: float) -> Ready | None:
-        """The first of a place's writers that reaches an event time moves the watermark."""
-        found = [ready for supply in self.supplies if supply.place == place and (ready := supply.of(event_ts))]
-        return min(found, key=lambda ready: ready.wall_ts, default=None)
 
 
 class QueryState:
@@ -97,7 +85,7 @@ class QueryState:
         self._progress_wall_ts = now_wall_ts
         self._looked_wall_ts = 0.0
         self._downstream = Downstream()
-        self._supplied = _Supplied()
+        self._upstream = Upstream()
         self._demands: tuple[Demand, ...] | None = None
         self._supplies: tuple[Supply, ...] | None = None
 
@@ -235,11 +223,8 @@ class QueryState:
 
     def hear_supplies(self, supplies: tuple[Supply, ...], until_wall_ts: float) -> None:
         """What those who write where it reads told; none when they are gone or no longer heard."""
-        if supplies != self._supplied.supplies:
+        if self._upstream.hear(supplies, until_wall_ts):
             self._forget()
-        elif supplies and self._view is not None and until_wall_ts != self._supplied.until_wall_ts:
-            self._outlook = self._view = None
-        self._supplied = _Supplied(supplies, until_wall_ts)
 
     def demands(self) -> tuple[Demand, ...]:
         """What it tells those who write where it reads: its own windows, else what its readers wait for."""
@@ -382,20 +367,10 @@ class QueryState:
         return choose(arrivals, key=lambda arrival: arrival.wall_ts)
 
     def _told_arrival(self, index: int, event_ts: float) -> Arrival | None:
-        """As the writer of this input told. Until it has written, its guess places no turn: it will say so at once."""
-        ready = self._supplied.at(self.reads[index], event_ts) if self._supplied.supplies and self._aligned else None
-        if ready is None:
+        """As the writers of this input told, where they can be told apart."""
+        if not self._upstream.supplies or not self._aligned:
             return None
-        if ready.done:
-            return Arrival(ready.wall_ts, 0.0)
-        return Arrival(ready.wall_ts, ready.sigma_s, min(self._supplied.until_wall_ts, ready.wall_ts + _LONGEST_HOLD_S))
-
-    def _nothing_written(self) -> bool:
-        """By all that its writers told there is nothing to read since its last batch."""
-        supplies = self._supplied.supplies
-        if not supplies or not set(self.reads) <= {supply.place for supply in supplies}:
-            return False
-        return all(supply.written_wall_ts <= self._progress_wall_ts for supply in supplies)
+        return self._upstream.arrival(self.reads[index], event_ts)
 
     def swm_interval(self, window_end_event_ts: float, confidence: float) -> tuple[float, float] | None:
         """From when to when the sweeping watermark becomes ingestible, by the input that decides; None: not known."""
@@ -499,7 +474,7 @@ class QueryState:
             batch_cost_s=self.cost.fixed_s,
             row_cost_s=self.cost.row_s,
             sweep_cost_s=self.cost.sweep_s if self.windowed else 0.0,
-            rows_per_s=0.0 if self._nothing_written() else self.rows_per_s,
+            rows_per_s=0.0 if self._upstream.nothing_since(self._progress_wall_ts, self.reads) else self.rows_per_s,
             backlog_rows=self.backlog_rows(now_wall_ts),
             downstream_cost_s=self._downstream.cost_s,
             offsets_wall_ts=self._progress_wall_ts,

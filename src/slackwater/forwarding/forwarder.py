@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from slackwater.core.forwarding import Heard, Words
+    from slackwater.core.words import Heard, Words
     from slackwater.endpoint.server import Change
     from slackwater.forwarding.letters import Letter
 

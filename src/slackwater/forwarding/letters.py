@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from slackwater.core.forwarding import Heard, Words, nonsense
+from slackwater.core.words import Heard, Words, nonsense
 
 FORMAT = 1
 LARGEST_LETTER_BYTES = 256 * 1024

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from slackwater.core.forwarding import Heard, Words
+from slackwater.core.words import Heard, Words
 from slackwater.forwarding.letters import Letter, UnusableLetterError, counted, opened
 
 if TYPE_CHECKING:
