@@ -19,6 +19,7 @@ SPEC = ChainSpec(
     warmup_s=1.0,
     heap="512m",
     drain_s=60.0,
+    grace_s=120.0,
 )
 
 

@@ -25,13 +25,13 @@ from slackwater.testing import START_WALL_TS, FakeClock, ScriptedDriver, Simulat
 PLACE = "/lake/views"
 ENRICH = SimulatedQuery("enrich", stateful=False, batch_cost_s=0.02, rows_per_s=100, options=QueryOptions(writes=PLACE))
 COUNT = SimulatedQuery(
-    "count", (Window(2.0, 2.0),), delay_s=0.2, batch_cost_s=0.02, rows_per_s=100, options=QueryOptions(reads=(PLACE,))
+    "count", (Window(1.0, 1.0),), delay_s=0.2, batch_cost_s=0.02, rows_per_s=100, options=QueryOptions(reads=(PLACE,))
 )
 
 
 def quick(*peers: Peer, discover: bool = False) -> Forwarding:
     """Fast enough for a test, slow enough for a machine that is busy."""
-    return Forwarding(peers=peers, discover=discover, period_s=0.1, timeout_s=1.0, stale_after_s=2.0)
+    return Forwarding(peers=peers, discover=discover, period_s=0.1, timeout_s=1.0, stale_after_s=1.5)
 
 
 def eventually(condition: Any, timeout_s: float = 20.0) -> Any:

@@ -28,7 +28,7 @@ from slackwater.testing import FakeClock
 from tests.unit.forwarding_support import COUNT, ENRICH, Application, Proxy, eventually, quick, token_file
 
 DEMAND = Demand("file:/lake", (Window(10.0, 10.0),), 1.0, 1_000_000.0, 0.5, ("reader",))
-ENOUGH = 8
+ENOUGH = 5
 
 
 def letter(sender: str = "b", sent: float = 1_200_000.0, **words) -> Letter:
