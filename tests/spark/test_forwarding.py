@@ -47,12 +47,13 @@ def test_a_chain_is_found_scheduled_by_its_readers_windows_and_told_to_neighbour
     counts = counts.withWatermark("timestamp", "1 second").groupBy(F.window("timestamp", "2 seconds")).count()
     counts.writeStream.format("memory").queryName("counted").outputMode("append").start()
 
-    def need() -> Any:
-        """What the first query's next turn is for, by its reader's words."""
+    def first() -> Any:
         states = [handle._engine.state(view.key) for view in handle._engine.views if view.name == "enrich"]
-        return states and states[0] is not None and states[0].outlook().need
+        return states and states[0]
 
-    found = eventually(need, 60)
+    # What its next turn is for, by its reader's words; and its own lag, from what its reader saw.
+    found = eventually(lambda: (state := first()) and state.outlook().need, 60)
+    eventually(lambda: (state := first()) and state._downstream.sight, 60)
     assert found.slide_s == 2.0
     assert found.end_event_ts % 2.0 == pytest.approx(0.0, abs=1e-6)
     rows = eventually(lambda: len(got := spark.table("counted").orderBy("window").collect()) >= 3 and got, 60)

@@ -28,8 +28,9 @@ _SHORTEST_S = 0.02
 class Courier:
     """Exchanges letters with one peer every period, and at once when there is news; slower while it does not answer."""
 
-    def __init__(self, peer: Peer, post: Post, settings: Forwarding) -> None:
+    def __init__(self, peer: Peer, post: Post, settings: Forwarding, *, named: bool) -> None:
         self.peer = peer
+        self._named = named
         self.exchanges = 0
         self.failures = 0
         self._post, self._settings = post, settings
@@ -90,7 +91,9 @@ class Courier:
     def _gone(self, error: Exception) -> None:
         if not self._lost:
             self._lost = True
-            log.warning(
+            # One that was found here may just have ended; one that the user named should be there.
+            log.log(
+                logging.WARNING if self._named else logging.INFO,
                 "the scheduler at %s does not answer (%s: %s); this side goes on by what it knows and asks again",
                 self.peer.url,
                 type(error).__name__,

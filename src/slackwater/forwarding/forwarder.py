@@ -120,4 +120,4 @@ class Forwarder:
             self._couriers.pop(peer).close()
         for peer in peers:
             if peer not in self._couriers:
-                self._couriers[peer] = Courier(peer, self._post, self._settings)
+                self._couriers[peer] = Courier(peer, self._post, self._settings, named=peer in self._settings.peers)
