@@ -27,6 +27,13 @@ def listener(proc: Proc, port: int) -> ProcessId | None:
     return None
 
 
+def listens(proc: Proc, process: ProcessId, port: int) -> bool:
+    """Whether a process listens at a TCP port, of its own network: a container's is another one than the host's."""
+    home = proc.root / str(process.pid)
+    inodes = {inode for name in ("tcp", "tcp6") for inode in _listening(home / "net" / name, port)}
+    return bool(inodes) and _has_open(home / "fd", {f"socket:[{inode}]" for inode in inodes})
+
+
 def _listening(table: Path, port: int) -> Iterator[str]:
     try:
         lines = table.read_text("ascii", "replace").splitlines()[1:]
