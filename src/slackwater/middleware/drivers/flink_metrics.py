@@ -1,8 +1,8 @@
 """What Flink's metrics say of a vertex, in the words of `metrics.host`.
 
 Rates come from counters over the last seconds: Flink's own are means over a minute. Queues are told in buffers; how
-many rows a buffer carries is measured. A source's queue is what its connector says is pending (Kafka's does); where it says
-nothing, the queue is not known and left out.
+many rows a buffer carries is measured. A source's queue is what its connector says is pending (Kafka's does); where it
+says nothing, the queue is not known and left out.
 """
 
 from __future__ import annotations
