@@ -140,9 +140,8 @@ class FlinkCluster:
         }
         for key, value in wanted.items():
             configuration.setString(key, value)
-        return self.jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment.getExecutionEnvironment(
-            configuration
-        )
+        # Its factory method would start a cluster inside that JVM, whatever the configuration says.
+        return self.jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment(configuration)
 
     @contextmanager
     def submitting(self, job: str) -> Iterator[None]:

@@ -97,7 +97,7 @@ def statements(spec: QuerySpec) -> list[str]:
         'fields.ad_id.start' = '0', 'fields.ad_id.end' = '{ADS - 1}'
       )"""
     results = f"""CREATE TABLE results (
-        window_start TIMESTAMP_LTZ(3), campaign_id BIGINT, views BIGINT, written TIMESTAMP_LTZ(3)
+        window_start TIMESTAMP_LTZ(3), campaign_id BIGINT, seen BIGINT, written TIMESTAMP_LTZ(3)
       ) WITH ('connector' = 'print', 'print-identifier' = '{spec.name}')"""
     # The ads are there for all times, so the join waits for the events' watermark only.
     joined = """CREATE TEMPORARY VIEW joined AS
@@ -107,8 +107,8 @@ def statements(spec: QuerySpec) -> list[str]:
     size, phase = _interval(spec.window_ms), _interval(spec.phase_ms)
     window = f"TUMBLE(TABLE joined, DESCRIPTOR(event_time), {size}, {phase})"
     query = f"""INSERT INTO results
-      SELECT window_start, campaign_id, views, CURRENT_TIMESTAMP FROM (
-        SELECT window_start, window_end, campaign_id, COUNT(*) AS views FROM TABLE({window})
+      SELECT window_start, campaign_id, seen, CURRENT_TIMESTAMP FROM (
+        SELECT window_start, window_end, campaign_id, COUNT(*) AS seen FROM TABLE({window})
         GROUP BY window_start, window_end, campaign_id)"""  # noqa: S608  # numbers and a name of ours
     return [ads, results, joined, query]
 
@@ -125,7 +125,9 @@ def read_output(text: str, name: str) -> Printed:
 
 
 def _interval(ms: int) -> str:
-    return f"INTERVAL '{ms // 1000}.{ms % 1000:03d}' SECOND(6, 3)"
+    minutes, ms_left = divmod(ms, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    return f"INTERVAL '{hours:02d}:{minutes:02d}:{ms_left // 1000:02d}.{ms_left % 1000:03d}' HOUR TO SECOND"
 
 
 def _ms(text: str) -> int:

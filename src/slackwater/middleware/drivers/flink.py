@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from slackwater.middleware.drivers.flink_metrics import OFFERS, VertexMetrics
 from slackwater.middleware.drivers.flink_rest import TIMEOUT_S, FlinkRest
 from slackwater.middleware.drivers.flink_threads import Task, assign, find_process, task_name
+from slackwater.middleware.host import FRESH_S, Host
 from slackwater.middleware.hotspot import ThreadNameReader
 from slackwater.middleware.model import Application, Operator, Unit
-from slackwater.translators.processes import Proc
 from slackwater.translators.schedule import Target
 
 if TYPE_CHECKING:
@@ -34,17 +34,10 @@ class FlinkDriver:
     name = "flink"
     offers = OFFERS
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        proc: Proc | None = None,
-        names: ThreadNameReader | None = None,
-    ) -> None:
+    def __init__(self, url: str, timeout_s: float = TIMEOUT_S, host: Host | None = None) -> None:
         self._rest = FlinkRest(url, timeout_s)
-        self._proc = proc or Proc()
-        self._names = names or ThreadNameReader(self._proc)
+        self._host = host or Host()
+        self._names = ThreadNameReader(self._host.proc)
         self._processes: dict[str, ProcessId | None] = {}
         self._placements: dict[str, tuple[object, _Placement]] = {}
         self._metrics: dict[tuple[str, str], VertexMetrics] = {}
@@ -52,6 +45,7 @@ class FlinkDriver:
 
     def read(self, wall_ts: float) -> list[Application]:
         """All jobs that run. One that ends meanwhile is left out."""
+        self._host.refresh(FRESH_S)
         running = [summary.jid for summary in self._rest.jobs() if summary.state == "RUNNING"]
         jobs = [job for job in map(self._rest.job, running) if job is not None]
         placements = {job.jid: self._placement(job) for job in jobs}
@@ -92,11 +86,11 @@ class FlinkDriver:
             for subtask in subtasks
         }
         # One that is not on this host stays elsewhere; one that has ended may have got a successor of the same name.
-        known = {id_: process for id_, process in self._processes.items() if not process or self._proc.alive(process)}
+        known = {id_: process for id_, process in self._processes.items() if not process or self._host.alive(process)}
         if wanted - known.keys():
             for manager in self._rest.task_managers():
                 if manager.id in wanted - known.keys():
-                    known[manager.id] = find_process(manager, self._proc)
+                    known[manager.id] = find_process(manager, self._host)
         self._processes = {id_: process for id_, process in known.items() if id_ in wanted}
 
     def _threads(
@@ -184,7 +178,7 @@ class FlinkDriver:
     def _cpu_s(self, threads: list[ThreadId]) -> dict[ThreadId, float]:
         found = {}
         for id_ in threads:
-            now = self._proc.thread(id_)
+            now = self._host.proc.thread(id_)
             if now is not None:
                 found[id_] = now.cpu_s
         return found

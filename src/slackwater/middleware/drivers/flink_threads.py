@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from slackwater.middleware.drivers.flink_rest import TaskManager
+    from slackwater.middleware.host import Host
     from slackwater.middleware.hotspot import ThreadNames
     from slackwater.translators.identity import ProcessId, ThreadId
-    from slackwater.translators.processes import Proc
 
 _PORT = re.compile(r"@[^/]*:(\d+)/")
+_PACKAGE = "org.apache.flink."
 _MAIN_CLASS = re.compile(r"org\.apache\.flink\.[\w.]*(TaskManagerRunner|TaskExecutorRunner)")
 
 
@@ -47,7 +48,7 @@ def task_name(vertex: str, subtask: int, parallelism: int, attempt: int) -> str:
     return f"{vertex} ({subtask + 1}/{parallelism})#{attempt}"
 
 
-def find_process(manager: TaskManager, proc: Proc) -> ProcessId | None:
+def find_process(manager: TaskManager, host: Host) -> ProcessId | None:
     """The process of a TaskManager; None where it runs on another host, or cannot be seen.
 
     Two ports, and the main class: a process here that has by chance the same port as one elsewhere is not taken for it.
@@ -58,8 +59,8 @@ def find_process(manager: TaskManager, proc: Proc) -> ProcessId | None:
     ports += [manager.data_port] if manager.data_port > 0 else []
     if not ports:
         return None
-    for process in proc.find(_is_task_manager):
-        if all(listens(proc, process, port) for port in ports):
+    for process, arguments in host.commands(_PACKAGE):
+        if _is_task_manager(arguments) and all(listens(host.proc, process, port) for port in ports):
             return process
     return None
 
