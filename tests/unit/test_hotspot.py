@@ -33,14 +33,14 @@ Full thread dump OpenJDK 64-Bit Server VM (17.0.15+6-Debian-1deb12u1 mixed mode,
 "Legacy Source Thread - Source: numbered[1] (1/1)#0" #141 prio=5 os_prio=0 cpu=412.12ms elapsed=70.20s tid=0x00007fd904019b00 nid=0x3902 runnable  [0x00007fd9aef1e000]
    java.lang.Thread.State: RUNNABLE
 
-"GC Thread#0" os_prio=0 cpu=113.61ms elapsed=753.22s tid=0x00007fd9a8054a40 nid=0x243d runnable  
+"GC Thread#0" os_prio=0 cpu=113.61ms elapsed=753.22s tid=0x00007fd9a8054a40 nid=0x243d runnable
 """  # noqa: E501  # as the JVM prints it
 
 JAVA_21 = """\
 "main" #1 [4839] prio=5 os_prio=0 cpu=153.40ms elapsed=9.63s tid=0x00007fe0e402ad40 nid=4839 runnable  [0x00007fe0eb71e000]
    java.lang.Thread.State: RUNNABLE
 "Finalizer" #10 [4865] daemon prio=8 os_prio=0 cpu=0.44ms elapsed=8.18s tid=0x00007fe0e4170c60 nid=4865 in Object.wait()  [0x00007fe0e85c5000]
-"VM Thread" os_prio=0 cpu=4.36ms elapsed=9.49s tid=0x00007fe0e412e050 nid=4848 runnable  
+"VM Thread" os_prio=0 cpu=4.36ms elapsed=9.49s tid=0x00007fe0e412e050 nid=4848 runnable
 """  # noqa: E501
 
 SOURCE = "Legacy Source Thread - Source: numbered[1] (1/1)#0"
