@@ -15,6 +15,7 @@ from cyclopts import App, Parameter
 from slackwater import __version__
 from slackwater.bench.chain_commands import bench_chain
 from slackwater.bench.commands import bench_ysb
+from slackwater.bench.engines_commands import bench_engines
 from slackwater.bench.experiment_commands import (
     bench_beside,
     bench_classes,
@@ -43,6 +44,7 @@ bench.command(bench_memory, name="memory")
 bench.command(bench_beside, name="beside")
 bench.command(bench_hosts, name="hosts")
 bench.command(bench_middleware_cost, name="middleware-cost")
+bench.command(bench_engines, name="engines")
 bench.command(bench_kills, name="kills")
 bench.command(bench_late, name="late")
 bench.command(bench_chain, name="chain")

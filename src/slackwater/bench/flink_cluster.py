@@ -229,9 +229,10 @@ class FlinkCluster:
         said = [process.stdout.readline().strip(), process.stdout.readline().strip()] if process.stdout else []
         if len(said) != 2 or not said[0].isdigit():
             raise FlinkClusterError(f"the JVM that submits jobs did not start: {self._log('gateway')}")
+        # No memory management: objects that are collected after the JVM has ended would try to tell it.
         return py4j.java_gateway.JavaGateway(
             gateway_parameters=py4j.java_gateway.GatewayParameters(
-                port=int(said[0]), auth_token=said[1], auto_convert=True
+                port=int(said[0]), auth_token=said[1], auto_convert=True, enable_memory_management=False
             )
         )
 
