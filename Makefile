@@ -23,6 +23,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-policies report clean
+  bench-classes bench-memory bench-late bench-beside bench-kills bench-policies bench-engines report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -132,6 +133,9 @@ bench-kills: setup ## Kill a late query at chosen and random moments, and check 
 bench-chain: setup ## Two chained applications, with and without forwarding between their schedulers
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench chain --seeds 3 --json $(RESULTS)/chain.json
+bench-engines: setup ## Spark and Flink on one host, under the OS and under one middleware (needs root)
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench engines --loads 60,80,100 --seeds 3 --json $(RESULTS)/engines.json
 
 bench-late: setup ## Windows that take late rows, in a small heap: here and on plain Spark
 	@mkdir -p $(RESULTS)

@@ -127,6 +127,22 @@ def test_values_are_what_flink_measured(answers: dict[str, Any]):
     assert table.values["queue-rows"] == pytest.approx((228444.0 + 5000.0) / 574.0)
 
 
+def test_a_vertex_of_two_subtasks_runs_on_two_units(answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    vertex = next(one for one in answers[f"/jobs/{JOB}"]["vertices"] if one["name"] == "Calc[48]")
+    vertex["parallelism"] = 2
+    detail = answers[f"/jobs/{JOB}/vertices/{vertex['id']}"]
+    detail["subtasks"].append(detail["subtasks"][0] | {"subtask": 1, "attempt": 3})
+    names = Names()
+    place = next(thread for thread, name in names.names.items() if name.startswith("Calc[48]"))
+    names.names |= {place: "Calc[48] (1/2)#0", thread(500): "Calc[48] (2/2)#3"}
+    monkeypatch.setattr(flink, "ThreadNameReader", lambda proc: names)
+    with job_manager(answers) as url:
+        (job,) = FlinkDriver(url).read(1000.0)
+    operator = next(one for one in job.operators if one.name == "Calc[48]")
+    units = {unit.key: unit.target.threads for unit in job.units}
+    assert [units[key] for key in operator.runs_on] == [{place}, {thread(500)}]
+
+
 def test_a_job_that_ends_between_two_requests_is_left_out(answers: dict[str, Any]):
     with job_manager(answers) as url:
         driver = FlinkDriver(url)
