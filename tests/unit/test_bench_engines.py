@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slackwater.bench.engines import CONTENDERS, OS, EngineResult, Outcome, _claims, _rows, at_load, middleware_config
+from slackwater.bench.engines import (
+    CONTENDERS,
+    OS,
+    EngineResult,
+    Outcome,
+    _claims,
+    _rows,
+    at_load,
+    middleware_config,
+    most_units_set,
+)
 from slackwater.bench.flink_distribution import FlinkNotFoundError, cached, fetched
 from slackwater.bench.flink_measure import measure_query
 from slackwater.bench.flink_ysb import Emitted, Printed, read_output, statements
@@ -103,6 +113,20 @@ def test_a_run_that_failed_is_a_row_and_no_claim():
     ]
     assert [row.get("failed") for outcome in found for row in _rows(outcome)] == [None, "Flink did not start."]
     assert [claim.claim for claim in _claims(found)] == ["windows with a wrong result"]
+
+
+def test_units_that_the_middleware_set_are_counted_by_engine():
+    applications = [
+        {"engine": "flink", "units": [{"key": "a"}, {"key": "b"}]},
+        {"engine": "flink", "units": [{"key": "c"}]},
+        {"engine": "spark", "units": [{"key": "d"}]},
+    ]
+    rounds: list[dict[str, Any]] = [
+        {"applications": applications, "nice": {"a": 0, "c": 19}, "groups": {}},
+        {"applications": applications[:1], "nice": {}, "groups": {"g": {"members": ["a", "b", "d"]}}},
+        {"applications": [], "nice": {}, "groups": {}},
+    ]
+    assert most_units_set(rounds) == {"flink": 2, "spark": 0}
 
 
 def test_loads_are_shares_of_the_full_rate():

@@ -30,7 +30,7 @@ from slackwater.workloads.rate_source import require_exact_event_times
 from slackwater.workloads.ysb import specs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from slackwater.bench.harness import Listener
     from slackwater.bench.model import Distribution, RunSpec, WindowCounts
@@ -76,6 +76,7 @@ class Outcome:
     seed: int
     results: tuple[EngineResult, ...] = ()
     middleware_cpu_pct: float | None = None
+    units_set: Mapping[str, int] = field(default_factory=dict)
     error: str = ""
 
 
@@ -179,12 +180,26 @@ def _run(base: RunSpec, flink: FlinkLoad, contender: str, load_pct: float, seed:
                 seed,
                 (spark, _flink_result(cluster, queries, span)),
                 None if middleware is None else round(100 * middleware.cpu_share(), 3),
+                {} if middleware is None else most_units_set(middleware.rounds),
             )
         except SlackwaterError as error:
             listener.failed(Failure(f"{contender} at {load_pct:g} %", seed, str(error)))
             return Outcome(contender, load_pct, seed, error=str(error))
         finally:
             os.environ.pop("SLACKWATER_RUNTIME_DIR", None)
+
+
+def most_units_set(rounds: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """By engine, how many units the middleware set at once at most: that it did something at all."""
+    most: dict[str, int] = {}
+    for done in rounds:
+        touched = {*done["nice"], *(unit for group in done["groups"].values() for unit in group["members"])}
+        now: dict[str, int] = {}
+        for application in done["applications"]:
+            there = sum(unit["key"] in touched for unit in application["units"])
+            now[application["engine"]] = now.get(application["engine"], 0) + there
+        most = {engine: max(most.get(engine, 0), now.get(engine, 0)) for engine in (*most, *now)}
+    return most
 
 
 @dataclass
@@ -258,6 +273,7 @@ def _rows(outcome: Outcome) -> Iterator[dict[str, Any]]:
             "windows": result.windows.emitted,
             "windows missing": result.windows.expected - result.windows.emitted,
             "windows wrong": result.windows.wrong + result.windows.wrong_outside,
+            "units set": outcome.units_set.get(result.engine, 0),
             "middleware CPU %": outcome.middleware_cpu_pct,
         }
 
