@@ -167,11 +167,20 @@ def test_a_silent_job_manager_is_unreachable():
         FlinkDriver(url, timeout_s=2.0).read(1000.0)
 
 
-def test_metrics_that_are_renewed_too_seldom_are_told(answers: dict[str, Any]):
-    answers["/jobmanager/config"] = []
+@pytest.mark.parametrize(
+    ("configured", "told_ms"),
+    [(None, 10_000), ("1000", None), ("2 s", None), ("500ms", None), ("5 s", 5000), ("1 min", 60_000), ("?", 10_000)],
+)
+def test_metrics_that_are_renewed_too_seldom_are_told(
+    answers: dict[str, Any], configured: str | None, told_ms: int | None
+):
+    settings = [{"key": "metrics.fetcher.update-interval", "value": configured}] if configured else []
+    answers["/jobmanager/config"] = settings
     with job_manager(answers) as url:
         (job,) = FlinkDriver(url).read(1000.0)
-    assert "every 10000 ms" in job.notes[0]
+    assert [note.partition(";")[0] for note in job.notes] == (
+        [f"Flink renews its metrics every {told_ms} ms"] if told_ms else []
+    )
 
 
 def test_task_managers_that_cannot_be_seen_are_told(answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch):

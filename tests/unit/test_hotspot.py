@@ -103,6 +103,20 @@ def test_threads_of_a_real_jvm_have_their_java_names_and_it_is_stopped_once(monk
     assert reader.read(process).names == {}
 
 
+def test_what_a_jvm_told_before_holds_while_it_does_not_answer(monkeypatch: pytest.MonkeyPatch):
+    def silent(process: ProcessId, proc: Proc, timeout_s: float) -> str:
+        raise AttachRefusedError("it is busy.")
+
+    with gateway() as process:
+        reader = ThreadNameReader(timeout_s=60)
+        told = reader.read(process).names
+        monkeypatch.setattr(hotspot, "thread_dump", silent)
+        reader._known[process].pop(next(thread for thread, name in told.items() if name == "main"))
+        found = reader.read(process)
+        assert found.whole
+        assert "Reference Handler" in found.names.values()
+
+
 def test_a_jvm_that_may_not_be_asked_tells_the_kernels_names_and_why():
     with gateway("-XX:+DisableAttachMechanism") as process:
         found = ThreadNameReader().read(process)

@@ -74,7 +74,8 @@ class ThreadNameReader:
     def read(self, process: ProcessId) -> ThreadNames:
         """The threads of a process now; no names when it is gone.
 
-        A JVM that refused is left alone for a while; the names are the kernel's then.
+        A JVM that refused is left alone for a while. What it told before still holds; the names are the kernel's where
+        it never told any.
         """
         threads = self._proc.threads(process)
         known = self._known.get(process, {})
@@ -86,7 +87,7 @@ class ThreadNameReader:
             except AttachRefusedError as error:
                 refusal = _Refusal(str(error), time.monotonic() + RETRY_S)
             self._remember(process, known, refusal)
-        if refusal is not None:
+        if refusal is not None and not known:
             return ThreadNames({thread.id: thread.name for thread in threads}, whole=False, note=refusal.why)
         return ThreadNames({thread.id: known[thread.id] for thread in threads if thread.id in known})
 

@@ -6,6 +6,7 @@ Flink runs every subtask in a thread of its own, so the operating system can pre
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from slackwater.middleware.drivers.flink_metrics import OFFERS, VertexMetrics
@@ -24,6 +25,7 @@ _LIVE = frozenset({"INITIALIZING", "RUNNING"})
 _FETCH_INTERVAL = "metrics.fetcher.update-interval"
 _FETCH_INTERVAL_DEFAULT_MS = 10_000
 _FETCH_INTERVAL_BEST_MS = 2_000
+_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000}
 
 _Placement = dict[str, list["Subtask"]]
 
@@ -124,9 +126,7 @@ class FlinkDriver:
                 "processes."
             )
         if self._slow_metrics is None:
-            said = self._rest.settings().get(_FETCH_INTERVAL, str(_FETCH_INTERVAL_DEFAULT_MS))
-            digits = said.split()[0] if said.split() else ""
-            interval_ms = int(digits) if digits.isdigit() else _FETCH_INTERVAL_DEFAULT_MS
+            interval_ms = _milliseconds(self._rest.settings().get(_FETCH_INTERVAL, ""), _FETCH_INTERVAL_DEFAULT_MS)
             self._slow_metrics = (
                 f"Flink renews its metrics every {interval_ms} ms; set {_FETCH_INTERVAL}: 1000 in its configuration, "
                 "or decisions rest on old queues."
@@ -187,6 +187,12 @@ class FlinkDriver:
         live = {job.jid for job in jobs}
         self._placements = {job: placement for job, placement in self._placements.items() if job in live}
         self._metrics = {key: metrics for key, metrics in self._metrics.items() if key[0] in live}
+
+
+def _milliseconds(text: str, otherwise: int) -> int:
+    """A duration as Flink writes it: 1000, 500 ms, 10 s, 1min."""
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    return int(found[1]) * _UNITS_MS[found[2]] if found and found[2] in _UNITS_MS else otherwise
 
 
 def _all_found(job: Job, placement: _Placement, threads: dict[str, frozenset[ThreadId]]) -> bool:

@@ -109,8 +109,8 @@ class FlinkRest:
         return self._asker.get("/jobs/overview", _Overview).jobs
 
     def settings(self) -> dict[str, str]:
-        """The cluster's configuration."""
-        return {one.key: one.value for one in self._asker.get("/jobmanager/config", list[_Setting])}
+        """The cluster's configuration; empty where it is not shown."""
+        return {one.key: one.value for one in self._there("/jobmanager/config", list[_Setting]) or []}
 
     def job(self, job: str) -> Job | None:
         return self._there(f"/jobs/{job}", Job)
