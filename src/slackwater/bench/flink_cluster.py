@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import subprocess
 import tempfile
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 20.0
+
+# Below what Linux gives to connections.
+_PORTS: Final = (20_000, 32_000)
 
 _JOB_MANAGER: Final = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER: Final = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
@@ -270,9 +274,11 @@ class FlinkCluster:
             rest.close()
 
     def _log(self, name: str) -> str:
+        """What a process says of its end: the innermost cause, or its last lines."""
         with suppress(OSError):
             lines = (self.folder / f"{name}.log").read_text("utf-8", "replace").strip().splitlines()
-            return " | ".join(lines[-5:]) or "it wrote nothing"
+            causes = [line for line in lines if line.startswith("Caused by:")]
+            return " | ".join(causes[-2:] or lines[-3:]) or "it wrote nothing"
         return "there is no log"
 
     def _stop(self) -> None:
@@ -302,8 +308,12 @@ def _janino() -> list[Path]:
 
 
 def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports that nobody has now, and that the system does not hand out by itself before Flink has taken them."""
+    found: list[int] = []
+    for port in random.sample(range(*_PORTS), 1000):
+        with socket.socket() as trial, suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise FlinkClusterError(f"no free port between {_PORTS[0]} and {_PORTS[1]} on 127.0.0.1. End what has them.")
