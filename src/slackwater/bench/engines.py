@@ -7,8 +7,10 @@ run says when it begins and ends to measure, and Flink is measured in the same s
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
+import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -45,6 +47,10 @@ CONTENDERS: Final[dict[str, str]] = {
     "groups-cgroup": 'policy = "qs"\nmechanism = "cgroup"\ngroup_by = "application"\nrule = "sum"',
 }
 
+log = logging.getLogger(__name__)
+
+_ASK_EVERY_S = 1.0
+_AS_IT_SHOULD = frozenset({"INITIALIZING", "CREATED", "RUNNING"})
 _LEAST_THROUGHPUT = 0.98
 _MOST_LATENCY = 1.0
 _MOST_CPU_PCT = 5.0
@@ -202,46 +208,75 @@ def most_units_set(rounds: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return most
 
 
-@dataclass
 class _Span:
-    """When the measured span began and ended, by the states that Spark's run tells, and Flink's rows at both."""
+    """The measured span, by the states that Spark's run tells, and what Flink's sources let out meanwhile.
 
-    url: str
-    jobs: dict[str, str]
-    at: list[tuple[float, float]] = field(default_factory=list)
+    Asked all the time, under every contender alike: Flink renews its metrics only for somebody who asks, and its first
+    answer is an old one.
+    """
 
-    def __post_init__(self) -> None:
-        self._rest = FlinkRest(self.url, timeout_s=20.0)
+    def __init__(self, url: str, jobs: Mapping[str, str]) -> None:
+        self.at_wall_ts: list[float] = []
+        self._jobs = tuple(jobs.values())
+        self._told: list[tuple[float, float]] = []
+        self._error = ""
+        self._rest = FlinkRest(url, timeout_s=20.0)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="flink-rows", daemon=True)
+        self._thread.start()
 
     def state(self, state: dict[str, Any]) -> None:
-        begins = state.get("state") == "measuring" and not self.at
-        ends = state.get("state") in ("draining", "stopping") and len(self.at) == 1
+        begins = state.get("state") == "measuring" and not self.at_wall_ts
+        ends = state.get("state") in ("draining", "stopping") and len(self.at_wall_ts) == 1
         if begins or ends:
-            rows = self._rows()
-            self.at.append((time.time(), rows))
+            self.at_wall_ts.append(time.time())
 
-    def _rows(self) -> float:
-        """What the sources have let out. A source is a vertex that reads nothing; the table of ads has ended."""
+    def rows_per_s(self) -> float:
+        """The pace within the span, by what was known at its ends."""
+        if self._error:
+            raise SlackwaterError(self._error)
+        before, after = ([one for one in self._told if one[0] <= wall_ts] for wall_ts in self.at_wall_ts)
+        if not before or after[-1][0] <= before[-1][0]:
+            raise SlackwaterError("Flink told its rows too seldom within the measured span. Measure for longer.")
+        return (after[-1][1] - before[-1][1]) / (after[-1][0] - before[-1][0])
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._rest.close()
+
+    def _ask(self) -> None:
+        while not self._stop.wait(_ASK_EVERY_S):
+            try:
+                rows = self._rows()
+            except UnreachableError as error:
+                log.debug("Flink's rows: %s", error)
+            else:
+                if rows is not None:
+                    self._told.append((time.time(), rows))
+
+    def _rows(self) -> float | None:
+        """What the sources have let out; None before all tell. The source of the table of ads has ended."""
         out = 0.0
-        for id_ in self.jobs.values():
+        for id_ in self._jobs:
             job = self._rest.job(id_)
-            if job is None or job.state != "RUNNING":
-                raise UnreachableError(f"the Flink job {id_} does not run any more: {job.state if job else 'unknown'}.")
+            if job is None or job.state not in _AS_IT_SHOULD:
+                self._error = f"the Flink job {id_} did not run to the end: {job.state if job else 'it is unknown'}."
+                return None
             inputs = job.inputs()
             for vertex in job.vertices:
                 if not inputs.get(vertex.id) and vertex.status == "RUNNING":
                     found = self._rest.metrics(id_, vertex.id, ["numRecordsOut"]) or {}
-                    out += found.get("numRecordsOut", 0.0)
+                    if "numRecordsOut" not in found:
+                        return None
+                    out += found["numRecordsOut"]
         return out
-
-    def close(self) -> None:
-        self._rest.close()
 
 
 def _flink_result(cluster: FlinkCluster, queries: Sequence[QuerySpec], span: _Span) -> EngineResult:
-    if len(span.at) != 2:
+    if len(span.at_wall_ts) != 2:
         raise SlackwaterError("Spark's run did not tell when it began and ended to measure; nothing can be compared.")
-    (from_s, rows_before), (to_s, rows_after) = span.at
+    from_s, to_s = span.at_wall_ts
     text, ended_ms = cluster.output.read_text("utf-8", "replace"), round(time.time() * 1000)
     found = [
         measure_query(query, read_output(text, query.name), round(from_s * 1000), round(to_s * 1000), ended_ms)
@@ -251,7 +286,7 @@ def _flink_result(cluster: FlinkCluster, queries: Sequence[QuerySpec], span: _Sp
         "flink",
         len(queries),
         float(sum(query.rate for query in queries)),
-        round((rows_after - rows_before) / (to_s - from_s), 1),
+        round(span.rows_per_s(), 1),
         distribution([value for one in found for value in one.latencies_s]),
         total(one.windows for one in found),
     )
