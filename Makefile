@@ -22,8 +22,8 @@ RESULTS := benchmarks/results
 POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
-  bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-policies report clean
-  bench-classes bench-memory bench-late bench-beside bench-kills bench-policies bench-engines report clean
+  bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
+  bench-policies report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,11 @@ bench-beside: setup ## Queries beside one that executes windows again for late r
 bench-kills: setup ## Kill a late query at chosen and random moments, and check what comes out
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench kills --kills 20 --seed 1 --json $(RESULTS)/kills.json
+
+bench-hosts: setup ## An urgent application on a full host, under the OS and under the middleware (needs root)
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench hosts --json $(RESULTS)/hosts.json
+	$(BIN)/slackwater bench middleware-cost --json $(RESULTS)/middleware-cost.json
 
 bench-chain: setup ## Two chained applications, with and without forwarding between their schedulers
 	@mkdir -p $(RESULTS)
