@@ -138,6 +138,7 @@ bench-hosts: setup ## An urgent application on a full host, under the OS and und
 bench-chain: setup ## Two chained applications, with and without forwarding between their schedulers
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench chain --seeds 3 --json $(RESULTS)/chain.json
+
 bench-engines: setup ## Spark and Flink on one host, under the OS and under one middleware (needs root)
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench engines --loads 60,80,100 --seeds 3 --json $(RESULTS)/engines.json
