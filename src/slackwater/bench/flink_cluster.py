@@ -193,6 +193,9 @@ class FlinkCluster:
             "taskmanager.memory.jvm-metaspace.size": "256m",
             "taskmanager.memory.jvm-overhead.min": "192m",
             "taskmanager.memory.jvm-overhead.max": "192m",
+            # On a machine that is full, ten seconds are not enough to start.
+            "pekko.startup-timeout": "60 s",
+            "pekko.ask.timeout": "60 s",
             "metrics.fetcher.update-interval": "1000",
             "io.tmp.dirs": self.folder / "tmp",
             **dict(self._settings.settings),
