@@ -27,7 +27,7 @@ def bench_chain(
     window: float = 10.0,
     delay: float = 1.0,
     seconds: float = 60.0,
-    warmup: float = 40.0,
+    warmup: float = 90.0,
     policies: str = "klink,klink+forward,spark-staggered-2s",
     payload: PayloadKind = "json",
     seeds: int = 1,
@@ -50,7 +50,7 @@ def bench_chain(
     seconds
         Length of the measured span.
     warmup
-        Seconds before it, once all queries run.
+        Seconds before it, once all queries run: what schedulers learnt while Spark was cold must be outweighed.
     policies
         Names, with commas; +forward behind a name lets the two schedulers forward.
     payload
