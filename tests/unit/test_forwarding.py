@@ -36,7 +36,9 @@ DEMAND = Demand("file:/lake", (TUMBLING,), 1.0, NOW, 0.5, ("reader",))
 
 
 def scheduler(policy: str = "klink") -> Engine:
-    return engine_for(policy, EngineSettings(lanes=1), knob="balanced", memory_bound=0.75, period_s=None)
+    return engine_for(
+        policy, EngineSettings(lanes=1, hold_for_readers=True), knob="balanced", memory_bound=0.75, period_s=None
+    )
 
 
 def pipeline(name: str = "", offset_s: float = 0.0, **enriching) -> list[SimulatedQuery]:
@@ -166,6 +168,15 @@ def test_a_latency_that_the_user_asked_for_holds_whatever_readers_wait_for():
     trace, _ = two_applications(pipeline(options=QueryOptions(target_latency_s=3.0)), seconds=80)
     starts = starts_s(trace, "a", 40)
     assert all(later - sooner < 3.6 for sooner, later in pairwise(starts))
+
+
+def test_within_an_application_the_target_latency_holds_beside_what_readers_wait_for():
+    settings = EngineSettings(lanes=1)
+    alone = engine_for("klink", settings, knob="balanced", memory_bound=0.75, period_s=None)
+    trace = run(alone, ScriptedDriver(pipeline()), 80)
+    starts = starts_s(trace, "a", 40)
+    assert all(later - sooner < 2.6 for sooner, later in pairwise(starts))
+    assert sum(1.0 <= start % 10 < 1.6 for start in starts) >= 3, "and turns come where a window waits for them"
 
 
 def test_words_go_hop_by_hop_and_each_adds_what_it_costs():

@@ -43,6 +43,8 @@ class EngineSettings:
     lanes: how many turns run at once; "auto" keeps the cores busy.
     max_wait_s: nobody waits longer for a turn once a lane is free.
     target_latency_s: for queries without windows that name none.
+    hold_for_readers: a query without windows that names no latency waits until a window of its readers needs its rows,
+    instead of the target latency; else it keeps to both.
     confidence: how sure the sweeping watermark's arrival must be before a turn is spent on it.
     lease_s / idle_lease_s: a turn that runs longer, or shows no running task for so long, stops counting as a
     lane: user code in it may be waiting for a query that needs one.
@@ -51,6 +53,7 @@ class EngineSettings:
     lanes: int | Literal["auto"] = "auto"
     max_wait_s: float = 30.0
     target_latency_s: float = 2.0
+    hold_for_readers: bool = False
     confidence: float = 0.95
     lease_s: float = 30.0
     idle_lease_s: float = 2.0
@@ -277,7 +280,13 @@ class Engine:
             if state is None:
                 if seen.facts is None:
                     continue
-                state = QueryState(seen.facts, now, self.settings.target_latency_s, self._sigmas)
+                state = QueryState(
+                    seen.facts,
+                    now,
+                    self.settings.target_latency_s,
+                    self._sigmas,
+                    hold_for_readers=self.settings.hold_for_readers,
+                )
                 queries[seen.key], chained_anew = state, True
             if not seen.batches:
                 state.observe(seen, now)

@@ -55,7 +55,15 @@ class _Outlook:
 class QueryState:
     """Mutable, owned by the engine. Nothing outside keeps a reference."""
 
-    def __init__(self, facts: QueryFacts, now_wall_ts: float, target_latency_s: float, sigmas: float) -> None:
+    def __init__(
+        self,
+        facts: QueryFacts,
+        now_wall_ts: float,
+        target_latency_s: float,
+        sigmas: float,
+        *,
+        hold_for_readers: bool = False,
+    ) -> None:
         self.facts = facts
         self.cost: CostModel | RowCost = RowCost() if facts.continuous else CostModel()
         self.turn: Turn | None = None
@@ -70,6 +78,8 @@ class QueryState:
         self.batches_seen = 0
         self.tasks_seen_wall_ts = now_wall_ts
         self._target_latency_s = facts.options.target_latency_s or target_latency_s
+        # A latency that the user asked for holds whatever the readers wait for.
+        self._holds_for_readers = hold_for_readers and facts.options.target_latency_s is None
         self._sigmas = sigmas
         self._inputs: list[SwmEstimator | DelayEstimator] = [SwmEstimator() for _ in facts.input_delays_s]
         self._maxima_event_ts = [_NEVER_EVENT_TS for _ in facts.input_delays_s]
@@ -348,9 +358,7 @@ class QueryState:
         else:
             arrival = Arrival(self._progress_wall_ts + self._target_latency_s, 0.0)
             need = self._downstream.need(self._expects()) if self._downstream.demands else None
-            # A latency that the user asked for holds whatever the readers wait for.
-            asked = self.facts.options.target_latency_s is not None
-            if need is not None and not (asked and arrival.wall_ts < need.arrival.wall_ts):
+            if need is not None and (self._holds_for_readers or need.arrival.wall_ts <= arrival.wall_ts):
                 arrival = need.arrival
         return _Outlook(end, pending, pending_end if pending else None, arrival, need)
 

@@ -116,7 +116,11 @@ def attach(
     forwarding = _check_forwarding(forward)
     address = _check_address(serve if forwarding is None or serve is not False else True)
     settings = EngineSettings(
-        lanes=lanes, max_wait_s=max_wait_s, target_latency_s=target_latency_s, confidence=confidence
+        lanes=lanes,
+        max_wait_s=max_wait_s,
+        target_latency_s=target_latency_s,
+        hold_for_readers=forwarding is not None,
+        confidence=confidence,
     )
     engine = engine_for(policy, settings, knob=knob, memory_bound=memory_bound, period_s=period_s)
     chosen = engine.policy
