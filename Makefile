@@ -70,8 +70,8 @@ demo: setup ## Watch queries run by plain Spark and by Slackwater
 	@$(BIN)/slackwater demo
 
 test: check ## Run the checks and all tests
-	@echo "==> pytest"
-	@if $(BIN)/python -m pytest; then \
+	@echo "==> pytest, in two processes: one has the Spark session"
+	@if $(BIN)/python -m pytest -n 2 --dist loadgroup --benchmark-disable; then \
 	  echo "==> all checks and tests passed"; \
 	else \
 	  echo "==> TESTS FAILED: see the summary above" >&2; exit 1; \
