@@ -19,6 +19,7 @@ YSB := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 \
 YSB_ON_CLUSTER := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 --cluster 2 \
   --policies spark-fair,spark-staggered-4s,klink
 RESULTS := benchmarks/results
+OTHERS := build/other-tests.log
 POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
@@ -70,11 +71,19 @@ demo: setup ## Watch queries run by plain Spark and by Slackwater
 	@$(BIN)/slackwater demo
 
 test: check ## Run the checks and all tests
-	@echo "==> pytest, in two processes: one has the Spark session"
-	@if $(BIN)/python -m pytest -n 2 --dist loadgroup --benchmark-disable; then \
+	@echo "==> pytest, in two processes: tests on the Spark session here, all others beside ($(OTHERS))"
+	@mkdir -p $(dir $(OTHERS))
+	@$(BIN)/python -m pytest --share others > $(OTHERS) 2>&1 & others=$$!; \
+	trap 'kill $$others 2>/dev/null' INT TERM; \
+	ok=yes; \
+	$(BIN)/python -m pytest --share session -p no:cacheprovider || ok=no; \
+	echo "==> waiting for the other tests"; \
+	wait $$others || ok=no; \
+	cat $(OTHERS); \
+	if [ $$ok = yes ]; then \
 	  echo "==> all checks and tests passed"; \
 	else \
-	  echo "==> TESTS FAILED: see the summary above" >&2; exit 1; \
+	  echo "==> TESTS FAILED: see the two summaries above" >&2; exit 1; \
 	fi
 
 check: setup ## Lint, formatting, types and import contracts
