@@ -19,7 +19,8 @@ from slackwater.endpoint.overview import Overview, QueryOverview
 from slackwater.endpoint.server import Endpoint
 from slackwater.middleware.drivers.attached import AttachedDriver
 from slackwater.middleware.drivers.spark_rest import SparkRestDriver
-from slackwater.middleware.model import UnreachableError
+from slackwater.middleware.model import Application, UnreachableError
+from slackwater.middleware.run import Reader
 from slackwater.middleware.sockets import listener
 from slackwater.translators.kernel import Linux
 from slackwater.translators.processes import Proc
@@ -231,6 +232,36 @@ def test_the_attached_driver_passes_over_endpoints_that_do_not_answer(
     driver.close()
     with pytest.raises(UnreachableError, match="does not answer"):
         AttachedDriver(urls=["http://127.0.0.1:1"]).read(0.0)
+
+
+class Forgetful:
+    """A driver that tells of two applications once, then of one, then fails."""
+
+    name = "forgetful"
+    offers: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self, wall_ts: float) -> list[Application]:
+        self.reads += 1
+        if self.reads > 2:
+            raise RuntimeError("no more")
+        names = ("a", "b") if self.reads == 1 else ("a",)
+        return [Application(name, name, "spark", (), ()) for name in names]
+
+    def close(self) -> None: ...
+
+
+def test_an_application_that_does_not_answer_keeps_what_it_had_for_a_while() -> None:
+    driver = Forgetful()
+    reader = Reader(driver, 0.01)
+    reader.start()
+    eventually(lambda: driver.reads > 5)
+    reader.close()
+    now = time.time()
+    assert {application.name for application in reader.latest(now)} == {"a", "b"}
+    assert reader.latest(now + 60) == ()
 
 
 class FakeSpark(BaseHTTPRequestHandler):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("slackwater")
 
 SILENT_FOR_S = 15.0
+_FORGOTTEN_S = 600.0
 _ENDING_S = 6.0
 _MOST_TOLD = 1000
 
@@ -51,7 +52,7 @@ class Reader:
         self.driver = driver
         self._period_s = period_s
         self._stop = threading.Event()
-        self._latest: tuple[float, tuple[Application, ...]] = (time.time(), ())
+        self._seen: dict[str, tuple[float, Application]] = {}
         self._told = ""
         self._thread = threading.Thread(target=self._run, name=f"read-{driver.name}", daemon=True)
 
@@ -59,9 +60,9 @@ class Reader:
         self._thread.start()
 
     def latest(self, wall_ts: float) -> tuple[Application, ...]:
-        """What was read last; nothing when that is too long ago."""
-        when, applications = self._latest
-        return applications if wall_ts - when <= max(SILENT_FOR_S, 3 * self._period_s) else ()
+        """Every application as it was read last, unless that is too long ago: a busy one may be silent for a while."""
+        longest_s = max(SILENT_FOR_S, 3 * self._period_s)
+        return tuple(application for when, application in self._seen.values() if wall_ts - when <= longest_s)
 
     def close(self) -> None:
         self._stop.set()
@@ -73,7 +74,11 @@ class Reader:
         while not self._stop.is_set():
             begun = time.monotonic()
             try:
-                self._latest = (now := time.time()), tuple(self.driver.read(now))
+                now = time.time()
+                read = {application.key: (now, application) for application in self.driver.read(now)}
+                known = {key: seen for key, seen in self._seen.items() if now - seen[0] <= _FORGOTTEN_S}
+                # A whole table is put in place, so who reads meanwhile sees the old one or the new one.
+                self._seen = {**known, **read}
                 self._tell("")
             except UnreachableError as error:
                 self._tell(str(error))
