@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     import pytest
 
 _SESSION = "session"
+# Tests that start programs of their own take longest; so many of them make both shares about equal.
+_WITH_THE_SESSION = ("test_late_kills", "test_demo_tiny", "test_sessions", "test_bench_late_tiny")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +26,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = config.getoption("share")
     if share == "all":
         return
-    chosen = [item for item in items if (_SESSION in getattr(item, "fixturenames", ())) == (share == _SESSION)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    chosen = [item for item in items if _with_the_session(item) == (share == _SESSION)]
+    config.hook.pytest_deselected(items=[item for item in items if _with_the_session(item) != (share == _SESSION)])
     items[:] = chosen
+
+
+def _with_the_session(item: pytest.Item) -> bool:
+    return _SESSION in getattr(item, "fixturenames", ()) or any(part in item.nodeid for part in _WITH_THE_SESSION)

@@ -122,6 +122,8 @@ public final class SlackwaterGate {
         } finally {
             lock.unlock();
         }
+        // Much of what is asked below would go on answering.
+        if (context.isStopped()) throw new IllegalStateException("the Spark context is stopped");
         adoptRunningQueries();
         if (decided) silentTicks = 0;
         String answer = json.writeValueAsString(report());
