@@ -320,7 +320,7 @@ def fake_spark() -> Iterator[str]:
 
 def test_rates_and_costs_of_plain_spark_follow_from_its_sql_page(fake_spark: str) -> None:
     FakeSpark.executions = [execution(number, number, 2000, 1000.0 + 2 * number) for number in range(5)]
-    driver = SparkRestDriver([fake_spark])
+    driver = SparkRestDriver([fake_spark], every_s=0.0)
     (application,) = driver.read(1009.0)
     (operator,) = application.operators
     assert operator.name == "win"
@@ -332,7 +332,7 @@ def test_rates_and_costs_of_plain_spark_follow_from_its_sql_page(fake_spark: str
 
 
 def test_executions_are_read_on_while_spark_forgets_old_ones(fake_spark: str) -> None:
-    driver = SparkRestDriver([fake_spark])
+    driver = SparkRestDriver([fake_spark], every_s=0.0)
     everything = [execution(number, number, 100 + number, 1000.0 + number) for number in range(400)]
     for shown in (everything[:150], everything[100:260], everything[350:]):
         FakeSpark.executions = shown
@@ -343,7 +343,7 @@ def test_executions_are_read_on_while_spark_forgets_old_ones(fake_spark: str) ->
 
 
 def test_a_batch_that_runs_is_looked_at_again_until_it_has_ended(fake_spark: str) -> None:
-    driver = SparkRestDriver([fake_spark])
+    driver = SparkRestDriver([fake_spark], every_s=0.0)
     FakeSpark.executions = [execution(0, 0, 10, 1000.0), execution(1, 1, 0, 1002.0, "RUNNING")]
     driver.read(1003.0)
     FakeSpark.executions = [execution(0, 0, 10, 1000.0), execution(1, 1, 400, 1002.0), execution(2, 2, 400, 1004.0)]
@@ -353,7 +353,7 @@ def test_a_batch_that_runs_is_looked_at_again_until_it_has_ended(fake_spark: str
 
 
 def test_a_query_that_is_silent_for_long_has_ended(fake_spark: str) -> None:
-    driver = SparkRestDriver([fake_spark])
+    driver = SparkRestDriver([fake_spark], every_s=0.0)
     FakeSpark.executions = [execution(number, number, 10, 1000.0 + number) for number in range(5)]
     assert len(driver.read(1010.0)[0].operators) == 1
     assert driver.read(1100.0)[0].operators == ()

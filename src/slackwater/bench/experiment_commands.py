@@ -230,8 +230,9 @@ def bench_hosts(
     window: float = 10.0,
     seconds: float = 60.0,
     settings: str = ",".join(hosts.SETTINGS),
-    low_queries: int = 2,
+    low_queries: int = 4,
     low_rows: int = 20_000,
+    low_cores: int = 4,
     policy: str = "klink",
     seeds: int = 1,
     cores: int = 2,
@@ -257,12 +258,14 @@ def bench_hosts(
         Queries of the other application.
     low_rows
         Rows in each of its batches.
+    low_cores
+        Tasks that it runs at once.
     policy
         By which the urgent application schedules itself.
     seeds
         Number of seeds.
     cores
-        Cores that each application may use.
+        Cores that the urgent application may use.
     heap
         Heap of the urgent application's JVM.
     warmup_min
@@ -276,7 +279,7 @@ def bench_hosts(
             raise unknown_name("setting", name, hosts.SETTINGS)
     base = _base(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min))
     (chosen,) = _checked(base, policy, seeds)
-    low = ChildSpec(hosts.LOW_NAME, "saturating", low_queries, low_rows, cores)
+    low = ChildSpec(hosts.LOW_NAME, "saturating", low_queries, low_rows, low_cores)
     _run(lambda listener: hosts.hosts(replace(base, policy=chosen), low, names, range(seeds), listener), json_file)
 
 

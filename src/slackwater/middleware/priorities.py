@@ -87,7 +87,7 @@ class MultiClass:
     needs: tuple[str, ...] = ()
     ratios = True
 
-    def __init__(self, ratio: float = 64.0) -> None:
+    def __init__(self, ratio: float = 1000.0) -> None:
         if not (isinstance(ratio, int | float) and 1 < ratio < math.inf):
             raise ConfigurationError(f"multi-class with ratio={ratio!r}: a number above 1 is needed.")
         self._ratio = float(ratio)

@@ -7,6 +7,7 @@ has waited; the queue is estimated (Little's law). With `spark.sql.streaming.met
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -109,20 +110,32 @@ class _Query:
 
 
 class SparkRestDriver:
-    """Asks the pages of Spark applications at `urls`, or at the loopback ports from `ports[0]` to `ports[1]`."""
+    """Asks the pages of Spark applications at `urls`, or at the loopback ports from `ports[0]` to `ports[1]`.
+
+    every_s: no more often than that; a page of executions is a lot to tell and to read.
+    """
 
     name = "spark-rest"
     offers = frozenset({"head-age-s", "rows-per-s", "rows-out-per-s", "busy-share", "state-bytes"})
 
     def __init__(
-        self, urls: Sequence[str] = (), ports: tuple[int, int] = (4040, 4049), host: Host | None = None
+        self,
+        urls: Sequence[str] = (),
+        ports: tuple[int, int] = (4040, 4049),
+        every_s: float = 5.0,
+        host: Host | None = None,
     ) -> None:
+        self._every_s = every_s
+        self._last: tuple[float, list[Application]] = (-math.inf, [])
         self._given = tuple(urls)
         self._ports = ports
         self._host = host or Host()
         self._pages: dict[str, _Page] = {}
 
     def read(self, wall_ts: float) -> list[Application]:
+        read_wall_ts, known = self._last
+        if known and read_wall_ts <= wall_ts < read_wall_ts + self._every_s:
+            return known
         self._host.refresh(FRESH_S)
         urls = self._given or tuple(f"http://127.0.0.1:{port}" for port in range(self._ports[0], self._ports[1] + 1))
         found: list[Application] = []
@@ -136,6 +149,7 @@ class SparkRestDriver:
                 silent.append(error)
         if self._given and silent and not found:
             raise silent[0]
+        self._last = wall_ts, found
         return found
 
     def close(self) -> None:
