@@ -137,23 +137,19 @@ class NiceThreads:
         self._settled = (by_process, frozenset(threads)) if complete else ({}, frozenset())
 
     def _again(self, processes: Mapping[ProcessId, int], threads: Mapping[ThreadId, int]) -> bool:
-        """The usual period, in a tenth of the time: the same threads as before, at values that were given before.
-
-        Everything about them is in the journal then. A number that a new thread of the process has got from one that
+        """The usual period, in a tenth of the time: the same threads as before, all of which are in the journal.
+        A number that a new thread of the process has got from one that
         ended does no harm: it inherited its value, and goes back with the process.
         """
         before, singles = self._settled
         if before.keys() != processes.keys() or singles != threads.keys():
             return False
-        given = {record.id: record.given for record in self._journal.entries.niced_processes}
-        by_pid = {process.pid: values for process, values in given.items()}
-        known = all(nice in given.get(process, ()) for process, nice in processes.items()) and all(
-            nice in by_pid.get(id_.pid, ()) for id_, nice in threads.items()
-        )
-        if not known or any(
+        if any(
             not self._proc.alive(process) or frozenset(self._proc.thread_numbers(process)) != tids
             for process, tids in before.items()
         ):
+            return False
+        if not self._give(processes, threads):
             return False
         alone = {id_.tid: nice for id_, nice in threads.items()}
         try:
@@ -165,6 +161,20 @@ class NiceThreads:
         except (ProcessLookupError, PermissionError):
             # Looked at in full: a thread that ended, or an error that is told with its reason.
             return False
+        return True
+
+    def _give(self, processes: Mapping[ProcessId, int], threads: Mapping[ThreadId, int]) -> bool:
+        """Record values that a process is given for the first time; False where it is not in the journal at all."""
+        records = {record.id: record for record in self._journal.entries.niced_processes}
+        owners = {process.pid: process for process in records}
+        values = [*processes.items(), *((owners.get(id_.pid), nice) for id_, nice in threads.items())]
+        for process, nice in values:
+            record = records.get(process) if process is not None else None
+            if record is None:
+                return False
+            if nice not in record.given:
+                records[record.id] = msgspec.structs.replace(record, given=tuple(sorted({*record.given, nice})))
+        self._journal.update(lambda current: msgspec.structs.replace(current, niced_processes=tuple(records.values())))
         return True
 
     def _set_one(self, tid: int, nice: int) -> None:
