@@ -7,7 +7,7 @@ import pytest
 
 from slackwater.bench.commands import write_result
 from slackwater.bench.harness import Listener, run_bench
-from slackwater.bench.model import BenchPlan, BenchResult, OnCluster, RunSettings, RunSpec
+from slackwater.bench.model import BenchPlan, BenchResult, RunSettings, RunSpec
 
 
 class ToFile(Listener):
@@ -62,39 +62,3 @@ def test_a_tiny_benchmark_emits_every_window_with_the_counts_of_the_oracle(tmp_p
         (policy, name) for policy in ("spark-fair", "klink") for name in ("ysb_0", "ysb_1")
     }
     assert any(row["slack_s"] is not None for policy, row in listener.live if policy == "klink")
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_a_tiny_benchmark_on_a_cluster_loses_no_window_when_a_worker_is_killed(tmp_path):
-    file = tmp_path / "tiny.json"
-    run = RunSpec(
-        workload="ysb",
-        policy="",
-        seed=0,
-        queries=2,
-        rate=100,
-        window_s=2.0,
-        delay_s=1.0,
-        seconds=6.0,
-        phases="spread",
-        payload="columns",
-        cluster=OnCluster(2, memory="512m", kill_worker_after_s=1.0, back_after_s=2.0),
-        settings=RunSettings(heap="768m", warmup_min_s=2.0, warmup_max_s=2.0, steady_span_s=2.0, drain_s=60.0),
-    )
-    run_bench(BenchPlan(run, policies=("klink",), seeds=(0,)), ToFile(file))
-    result = msgspec.json.decode(file.read_bytes(), type=BenchResult)
-
-    assert result.failures == []
-    assert result.cluster == run.cluster
-    assert result.settings.cores == 2
-    (measured,) = result.runs
-    assert measured.windows.expected == measured.windows.emitted >= 4
-    assert measured.windows.wrong == measured.windows.wrong_outside == 0
-    assert measured.scheduler.gates_opened == 0
-    assert measured.cluster is not None
-    assert measured.cluster.master.startswith("spark://127.0.0.1:")
-    assert [event.what for event in measured.cluster.events] == ["worker 0 killed", "worker 0 registered again"]
-    cores = [change.cores for change in measured.cluster.capacity]
-    assert cores[0] == 2
-    assert 1 in cores
