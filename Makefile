@@ -20,6 +20,7 @@ YSB_ON_CLUSTER := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds
   --policies spark-fair,spark-staggered-4s,klink
 RESULTS := benchmarks/results
 OTHERS := build/other-tests.log
+CLASSES := build/spark-classes.jsa
 POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
@@ -67,10 +68,14 @@ $(STAMP): pyproject.toml requirements/dev.lock requirements/java.lock
 	@touch $(STAMP)
 	@echo "==> ready"
 
+$(CLASSES): $(STAMP)
+	@$(BIN)/python -m tests.fast_java
+	@touch $@
+
 demo: setup ## Watch queries run by plain Spark and by Slackwater
 	@$(BIN)/slackwater demo
 
-test: check ## Run the checks and all tests
+test: check $(CLASSES) ## Run the checks and all tests
 	@echo "==> pytest, in two processes: tests on the Spark session here, all others beside ($(OTHERS))"
 	@mkdir -p $(dir $(OTHERS))
 	@$(BIN)/python -m pytest --share others > $(OTHERS) 2>&1 & others=$$!; \

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests import fast_java
+
 if TYPE_CHECKING:
     import pytest
 
@@ -20,6 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", choices=("all", _SESSION, "others"), default="all")
     parser.addoption("--decision-queries", dest="decision_queries", type=int, default=50)
     parser.addoption("--decision-rounds", dest="decision_rounds", type=int, default=20)
+
+
+def pytest_configure() -> None:
+    fast_java.use()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
