@@ -47,7 +47,7 @@ def write() -> None:
 def warm_up() -> None:
     """Load what most tests load: files, JSON, joins, windows with watermarks, state, foreachBatch, the gate."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only the child needs Spark
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     import slackwater  # noqa: PLC0415
     from slackwater.drivers.spark.java import ensure_java  # noqa: PLC0415

@@ -91,7 +91,8 @@ def test_classes_have_their_rows_in_both_scenarios():
         for policy in ("default", "multi-class")
         for group in ("high", "low")
     }
-    assert len(found.claims) == 8
+    assert len(found.claims) == 9
+    assert {row["draws"] for row in found.rows} == {5}
 
 
 @pytest.mark.parametrize(

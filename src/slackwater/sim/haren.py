@@ -32,6 +32,7 @@ MULTI = "haren-multiclass"
 HIGH, LOW = "high", "low"
 
 _OPERATORS = 12
+_GROWN = 1.5
 _MACHINE = Machine(cores=4, cycle_s=0.1, slices=5, entities="operators")
 
 
@@ -48,10 +49,15 @@ class SinglePlan:
 
 @dataclass(frozen=True)
 class MultiPlan:
-    """Rates are the paper's: a burst of 5000/s for 5 s of 20 is 1250/s on average."""
+    """Rates are the paper's: a burst of 5000/s for 5 s of 20 is 1250/s on average.
+
+    draws: how often costs and selectivities are drawn anew. Haren repeats everything at least five times, and one draw
+    says little: HIGH's three queries need between 0.08 and 0.55 of the cores.
+    """
 
     policies: tuple[str, ...] = (DEFAULT, "multi-class")
     minutes: float = 5.0
+    draws: int = 5
     high: int = 3
     low: int = 10
     rates: tuple[float, float] = (500.0, 1000.0)
@@ -131,7 +137,8 @@ def _egress(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Ages at the sink and how many tuples had them: source events times what the chain lets through.
 
-    What is still inside at the end counts with its age, so that nobody gains by starving a query.
+    What is still inside at the end counts with its age, so that nobody gains by starving a query; not with an end
+    of the span `to_s`.
     """
     ages, weights = [], []
     for query in queries:
@@ -140,7 +147,7 @@ def _egress(
         inside = (when >= from_s) & (when < to_s)
         ages.append(age[inside])
         weights.append(count[inside] * passes)
-        if to_s >= run.seconds:
+        if to_s > run.seconds:
             arrivals = np.diff(run.offered[:, query])
             left = np.clip(run.offered[1:, query] - run.left[-1, query], 0.0, arrivals)
             stuck = np.flatnonzero(left > 1e-3)
@@ -192,6 +199,28 @@ _SINGLE_ASSUMPTIONS = [
 
 def multiclass(seed: int, options: Options) -> Experiment:
     plan = options.apply(MULTI, MultiPlan())
+    draws = [_drawn(plan, seed + draw) for draw in range(plan.draws)]
+    rows = [{**where, **_averaged([draw[key] for draw in draws])} for key, where in _places(plan).items()]
+    return Experiment(MULTI, seed, rows, list(_multi_claims(rows)), assumptions=_MULTI_ASSUMPTIONS)
+
+
+def _places(plan: MultiPlan) -> dict[tuple[str, str, str], dict[str, str]]:
+    return {
+        (scenario, policy, group): {"scenario": scenario, "policy": policy, "class": group}
+        for scenario in ("steady", "dynamic")
+        for policy in plan.policies
+        for group in (HIGH, LOW)
+    }
+
+
+def _averaged(rows: list[dict[str, float]]) -> dict[str, float]:
+    means = {name: round(float(np.mean([row[name] for row in rows])), 4) for name in rows[0]}
+    grown = sum(row["max_last_third_s"] >= _GROWN * row["max_first_third_s"] for row in rows)
+    return {**means, "draws": len(rows), "draws_grown": grown}
+
+
+def _drawn(plan: MultiPlan, seed: int) -> dict[tuple[str, str, str], dict[str, float]]:
+    """One draw of the queries, in both scenarios under all policies."""
     total = plan.high + plan.low
     steady, low = plan.rates
     peak, on_s, off_s = plan.burst
@@ -202,7 +231,7 @@ def multiclass(seed: int, options: Options) -> Experiment:
     chains = scaled(chains, rates, math.sqrt(work(chains, rates) / work(chains, dynamic)))
     groups = {HIGH: range(plan.high), LOW: range(plan.high, total)}
     sources: dict[str, Source] = {"steady": Steady(steady), "dynamic": Bursts(peak, on_s, off_s)}
-    rows = []
+    found = {}
     for scenario, high in sources.items():
         pipelines = [
             Pipeline(
@@ -216,17 +245,23 @@ def multiclass(seed: int, options: Options) -> Experiment:
         for policy in plan.policies:
             run = run_once(pipelines, policy, plan.minutes, seed)
             for group, queries in groups.items():
-                rows.append({"scenario": scenario, "policy": policy, "class": group, **_thirds(run, queries)})
-    return Experiment(MULTI, seed, rows, list(_multi_claims(rows)), assumptions=_MULTI_ASSUMPTIONS)
+                found[scenario, policy, group] = _thirds(run, queries)
+    return found
 
 
-def _thirds(run: Run, queries: range) -> dict[str, Any]:
+def _thirds(run: Run, queries: range) -> dict[str, float]:
     found = _measured(run, queries)
+    left, weights = _egress(run, queries, to_s=run.seconds)
     third_s = run.seconds / 3
     first, _ = _egress(run, queries, 0.0, third_s)
     last, _ = _egress(run, queries, 2 * third_s)
     kept = {name: found[name] for name in ("load", "events_per_s", "mean_s", "max_s")}
-    return {**kept, "max_first_third_s": round(float(first.max()), 4), "max_last_third_s": round(float(last.max()), 4)}
+    return {
+        **kept,
+        "left_mean_s": float(np.average(left, weights=weights)),
+        "max_first_third_s": float(first.max()),
+        "max_last_third_s": float(last.max()),
+    }
 
 
 def _multi_claims(rows: list[dict[str, Any]]) -> Iterator[Claim]:
@@ -251,12 +286,16 @@ def _multi_claims(rows: list[dict[str, Any]]) -> Iterator[Claim]:
     if ours is None or os_ is None or low is None:
         return
     growth = ours["max_last_third_s"] / ours["max_first_third_s"]
-    yield claim("dynamic: HIGH's max latency under multi-class, last third over first", growth, "≤", 1.5)
+    yield claim("dynamic: HIGH's max latency under multi-class, last third over first", growth, "≤", _GROWN)
     growth = os_["max_last_third_s"] / os_["max_first_third_s"]
-    yield claim("dynamic: HIGH's max latency under the OS, last third over first", growth, "≥", 1.5)
+    yield claim("dynamic: HIGH's max latency under the OS, last third over first", growth, "≥", _GROWN)
     yield claim(
-        "dynamic: LOW's mean under multi-class over HIGH's under the OS", low["mean_s"] / os_["mean_s"], "≤", 1.0
+        "dynamic: LOW's mean under multi-class over HIGH's under the OS, of what left",
+        low["left_mean_s"] / os_["left_mean_s"],
+        "≤",
+        1.0,
     )
+    yield claim("dynamic: the same, with what is still inside at the end", low["mean_s"] / os_["mean_s"], "≤", 1.0)
     yield claim(
         "dynamic: HIGH's throughput under multi-class over the OS's",
         ours["events_per_s"] / os_["events_per_s"],
@@ -267,5 +306,7 @@ def _multi_claims(rows: list[dict[str, Any]]) -> Iterator[Claim]:
 
 _MULTI_ASSUMPTIONS = [
     "scenario 1 is adequate and 2 is overload, as the paper says: costs put their loads equally far from 1",
+    "figures are means over the draws; draws_grown: draws in which the last third's max is 1.5 times the first third's",
+    "left_mean_s is of what has left, as a sink measures it; mean_s counts what is still inside with its age, too",
     *_SINGLE_ASSUMPTIONS[1:4],
 ]
