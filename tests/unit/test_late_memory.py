@@ -54,7 +54,7 @@ def source(name: str, batch: int, replaces: dict[int, int] | None = None) -> Sou
 
 def memory(store: Store, *, blocking: bool = True, **options: Any) -> tuple[Memory, InOut]:
     inout = InOut("io", lambda: None)
-    return Memory(None, store, inout, Options(**options), blocking=blocking), inout  # type: ignore[arg-type]
+    return Memory(None, store, inout, Options(**{"memory_bytes": 1 << 20, **options}), blocking=blocking), inout  # type: ignore[arg-type]
 
 
 def read(spark: Any, sources: Any, windows: Any) -> Any:

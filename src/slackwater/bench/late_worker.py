@@ -278,8 +278,7 @@ class _Run:
             query = windowed.groupBy("key").agg(*average.aggregates())
         else:
             query = windowed.groupBy(*self.workload.keys).apply(self.workload.function, self.workload.schema)
-        bound = spec.settings.memory or query.options.memory_bytes
-        query = query.memory(bound, **OUR_OPTIONS[spec.contender])
+        query = query.memory(spec.settings.memory, **OUR_OPTIONS[spec.contender])
 
         def note(frame: DataFrame, _number: int) -> None:
             values = [name for name in frame.columns if name != "window"]

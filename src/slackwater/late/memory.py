@@ -42,10 +42,11 @@ Prestage = Literal["predicted", "at-once", "off"]
 class Options:
     """How a query uses memory and the disk; the defaults are meant for use, the rest for measuring.
 
+    memory_bytes: of all windows together; None for `usual_bytes`.
     fold_after: the store's journal is summed up after so many entries.
     """
 
-    memory_bytes: int = 256 << 20
+    memory_bytes: int | None = None
     window_bytes: int | None = None
     policy: BucketPolicy = field(default_factory=Scarce)
     prestage: Prestage = "predicted"
@@ -53,6 +54,15 @@ class Options:
     parallel_writes: bool = True
     compaction: CompactionRule = field(default_factory=CompactionRule)
     fold_after: int = 64
+
+
+def usual_bytes(spark: SparkSession) -> int:
+    """An eighth of what Spark may store: with more, the heap follows what there is to keep, and little is faster."""
+    stores = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().valuesIterator()  # noqa: SLF001
+    total = 0
+    while stores.hasNext():
+        total += stores.next()._1()  # noqa: SLF001  # a Scala pair's first
+    return total // 8
 
 
 class Memory:
@@ -67,7 +77,8 @@ class Memory:
         self._options = options
         self._blocking = blocking
         self._window_bytes = 0.0
-        self._buckets = Buckets(options.memory_bytes, options.window_bytes or options.memory_bytes)
+        self._budget_bytes = usual_bytes(spark) if options.memory_bytes is None else options.memory_bytes
+        self._buckets = Buckets(self._budget_bytes, options.window_bytes or self._budget_bytes)
         self.batch_bytes = 0.0  # what batches leave for windows that are to come, the last ones counting most
         self._staged: dict[int, Staged] = {}
         self._lock = threading.RLock()
@@ -123,14 +134,14 @@ class Memory:
         if self._blocking or self._options.window_bytes is not None or not self.costs.known:
             return
         share = share_needed(self._blocking, self.costs.staging.row_s, self.costs.staged.row_s)
-        self._buckets.window_bytes = min(self._options.memory_bytes, round(share * self._window_bytes))
+        self._buckets.window_bytes = min(self._budget_bytes, round(share * self._window_bytes))
 
     def let_go(self, past: Sequence[int]) -> None:
         """As the policy says; `past` are windows that were executed."""
         with self._lock:
             views = self._buckets.views(past, time.monotonic())
             if views:
-                memory = MemoryView(self.used_bytes, self._options.memory_bytes, self._available())
+                memory = MemoryView(self.used_bytes, self._budget_bytes, self._available())
                 self._destage(self._buckets.release(self._options.policy.keep(views, memory)))
 
     # Past windows
@@ -151,7 +162,7 @@ class Memory:
                 if info is None or start in self._staged or not self.costs.pays(info.rows):
                     continue
                 soon = window.next_s(now_s) - now_s <= self.costs.lead_s(info.rows) + _PLANNED_EVERY_S
-                room = self.used_bytes + info.bytes <= self._options.memory_bytes
+                room = self.used_bytes + info.bytes <= self._budget_bytes
                 if room and (soon or self._options.prestage == "at-once"):
                     self._inout.submit(Priority.PRESTAGE, ("prestage", start), _Staging(self, start, read))
 

@@ -133,13 +133,15 @@ class LateQuery:
     function: WindowFunction
     options: Options = field(default_factory=Options)
 
-    def memory(self, total: str | int, *, window: str | int | None = None, **more: Any) -> LateQuery:
+    def memory(self, total: str | int | None = None, *, window: str | int | None = None, **more: Any) -> LateQuery:
         """Bounds on what is kept in memory, of all windows and of each; beyond them rows wait on disk.
 
+        Without a total it is an eighth of what Spark may store.
         more: fields of `Options`, such as the policy that says which windows go first.
         """
+        every = None if total is None else _bytes(total)
         each = None if window is None else _bytes(window)
-        return replace(self, options=replace(self.options, memory_bytes=_bytes(total), window_bytes=each, **more))
+        return replace(self, options=replace(self.options, memory_bytes=every, window_bytes=each, **more))
 
     def start(
         self,
