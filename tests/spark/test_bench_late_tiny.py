@@ -10,7 +10,9 @@ from slackwater.bench.late_model import LatePlan, LateRunSpec, LateSettings
 
 @pytest.mark.spark
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize(("kind", "contenders"), [("rows", ("ours", "spark-memory")), ("aggregates", ("ours",))])
+@pytest.mark.parametrize(
+    ("kind", "contenders"), [("rows", ("ours", "spark-memory", "spark-pandas-salted")), ("aggregates", ("ours",))]
+)
 def test_windows_with_late_rows_are_those_of_the_oracle(kind, contenders):
     run = LateRunSpec(
         workload="average",

@@ -68,7 +68,8 @@ def bench_late(
         How many windows back rows may reach; numbers with commas, a run each.
     contenders
         Names, with commas: ours, ours-no-prestage, ours-one-writer, ours-unordered-io; spark-memory, spark-rocksdb,
-        and both with -salted: windows in 64 rows of state.
+        and both with -salted: windows in 64 rows of state; spark-pandas-salted and spark-pandas-rocksdb-salted: rows
+        in states of applyInPandasWithState.
     kind
         A function over the rows of a window, or aggregates by 300 keys (average alone).
     rate

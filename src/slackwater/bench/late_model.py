@@ -32,7 +32,11 @@ STATE_STORES = {
     "spark-rocksdb": _ROCKSDB,
     "spark-memory-salted": _MEMORY,
     "spark-rocksdb-salted": _ROCKSDB,
+    "spark-pandas-salted": _MEMORY,
+    "spark-pandas-rocksdb-salted": _ROCKSDB,
 }
+# Those that keep rows with applyInPandasWithState rather than collect_list.
+PANDAS_STATE = frozenset(name for name in STATE_STORES if "-pandas-" in name)
 # A window without keys is one row of state, written anew in every batch; salted, it is so many smaller ones.
 SALTS = 64
 CONTENDERS = (*OUR_OPTIONS, *STATE_STORES)
@@ -97,6 +101,10 @@ class LateRunSpec:
     @property
     def is_ours(self) -> bool:
         return self.contender in OUR_OPTIONS
+
+    @property
+    def pandas_state(self) -> bool:
+        return self.contender in PANDAS_STATE
 
     @property
     def salts(self) -> int:

@@ -49,6 +49,7 @@ from slackwater.bench.late_model import (
     Outcome,
     Resident,
 )
+from slackwater.bench.late_pandas_state import swept_rows
 from slackwater.bench.measure import cause_of_end, distribution
 from slackwater.bench.session import answer, bench_session, progress_of
 from slackwater.bench.worker import Warnings, now_ms, report
@@ -311,6 +312,8 @@ class _Run:
         )
         if spec.kind == "aggregates":
             swept = grouped.agg(*average.aggregates())
+        elif spec.pandas_state:
+            swept = swept_rows(events, self.events.window_ms, round(1000 * spec.delay_s), keys, spec.salts)
         else:
             swept = grouped.agg(F.collect_list(F.struct(*events.columns)).alias("rows"))
         function, schema = workload.function, f"start_ms BIGINT, {workload.schema}"
@@ -325,7 +328,7 @@ class _Run:
             if spec.kind == "aggregates":
                 results = frame.select(start, *[name for name in frame.columns if name != "window"])
             else:
-                rows = frame.select(start, F.inline("rows"))
+                rows = frame if spec.pandas_state else frame.select(start, F.inline("rows"))
                 results = rows.groupBy("start_ms", *keys).applyInPandas(of_window, schema)
             self.results.add(results.collect(), lambda _start, _row: (1, "on_time", batch_id), 1, len(results.columns))
 

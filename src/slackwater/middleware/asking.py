@@ -1,10 +1,15 @@
-"""Asking an engine over HTTP: with a time-out, a limit on what it may answer, and strict decoding."""
+"""Asking an engine over HTTP: with a time-out, a limit on what it may answer, and strict decoding.
+
+A middleware asks dozens of small questions a second, for ever, of engines on its own host. The standard library's
+client takes 0.5 ms of CPU for one where httpx takes 1.1, and what that can do besides is not needed here.
+"""
 
 from __future__ import annotations
 
+import http.client
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
-import httpx2
 import msgspec
 
 from slackwater.middleware.model import UnreachableError
@@ -18,34 +23,80 @@ T = TypeVar("T")
 TIMEOUT_S = 5.0
 LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
 
+_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
+_MOST_REDIRECTS = 3
+_PORTS = {"http": 80, "https": 443}
+
+
+class RefusedError(UnreachableError):
+    """It answered, with a status that is no success: it is there, what was asked for is not."""
+
 
 class Asker:
-    """One engine's REST interface. Connections are kept open between periods."""
+    """One engine's REST interface. The connection is kept open between periods; for one thread."""
 
     def __init__(self, base_url: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.base_url = base_url.rstrip("/")
-        # What an engine on this host says is asked of it directly, whatever proxy the environment names.
-        self._client = httpx2.Client(timeout=timeout_s, trust_env=False, follow_redirects=True)
+        self._timeout_s = timeout_s
+        self._connection: http.client.HTTPConnection | None = None
 
     def get(self, path: str, kind: type[T], **parameters: str | int) -> T:
         """The answer, decoded as `kind`; fields that it does not name are passed over."""
         url = self.base_url + path
-        content = bytearray()
+        query = f"?{urlencode(parameters)}" if parameters else ""
         try:
-            with self._client.stream("GET", url, params=parameters) as answer:
-                answer.raise_for_status()
-                for chunk in answer.iter_bytes():
-                    content += chunk
-                    if len(content) > LARGEST_ANSWER_BYTES:
-                        raise UnreachableError(f"{url} answered with more than {LARGEST_ANSWER_BYTES} bytes.")
-            return msgspec.json.decode(bytes(content), type=kind)
-        except httpx2.HTTPError as error:
+            content = self._read(urlsplit(url).path + query, _MOST_REDIRECTS)
+            return msgspec.json.decode(content, type=kind)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            if isinstance(error, msgspec.DecodeError):
+                raise UnreachableError(f"{url} answers something else than expected: {error}") from error
             raise UnreachableError(f"{url} does not answer: {type(error).__name__}: {error}".rstrip(": ")) from error
-        except msgspec.DecodeError as error:
-            raise UnreachableError(f"{url} answers something else than expected: {error}") from error
 
     def close(self) -> None:
-        self._client.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _read(self, target: str, redirects: int) -> bytes:
+        answer = self._answer(quote(target, safe="/?&=%,:;@+$!*'()~"))
+        # One byte more than it may have, to see that it has.
+        content = answer.read(LARGEST_ANSWER_BYTES + 1)
+        if len(content) > LARGEST_ANSWER_BYTES:
+            self.close()
+            raise UnreachableError(f"{self.base_url}{target} answered with more than {LARGEST_ANSWER_BYTES} bytes.")
+        if answer.status in (301, 302, 303, 307, 308) and redirects:
+            there, here = urlsplit(urljoin(self.base_url + target, answer.headers.get("Location", ""))), self.base_url
+            if (there.scheme, there.netloc) != tuple(urlsplit(here)[:2]):
+                raise RefusedError(f"{here}{target} points to {there.scheme}://{there.netloc}: name that one instead.")
+            return self._read(there.path + (f"?{there.query}" if there.query else ""), redirects - 1)
+        if not 200 <= answer.status < 300:
+            raise RefusedError(f"{self.base_url}{target} answers: {answer.status} {answer.reason}.")
+        return content
+
+    def _answer(self, target: str) -> http.client.HTTPResponse:
+        """What the engine answers; asked again where a connection of an earlier period has gone."""
+        kept = self._connection is not None
+        try:
+            return self._request(target)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            self.close()
+            if not kept:
+                raise
+            return self._request(target)
+
+    def _request(self, target: str) -> http.client.HTTPResponse:
+        if self._connection is None:
+            self._connection = self._connect()
+        self._connection.request("GET", target, headers=_HEADERS)
+        return self._connection.getresponse()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise UnreachableError(f"{self.base_url} is no address to ask: http://HOST:PORT is needed.")
+        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        return make(parts.hostname, parts.port or _PORTS[parts.scheme], timeout=self._timeout_s)
 
     def __enter__(self) -> Self:
         return self

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-import httpx2
 import msgspec
 
-from slackwater.middleware.asking import Asker
-from slackwater.middleware.model import UnreachableError
+from slackwater.middleware.asking import Asker, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,8 +138,5 @@ class FlinkRest:
     def _there(self, path: str, kind: type[T], **parameters: str) -> T | None:
         try:
             return self._asker.get(path, kind, **parameters)
-        except UnreachableError as error:
-            # It answered, so it is there: what was asked for has ended since it was named.
-            if isinstance(error.__cause__, httpx2.HTTPStatusError):
-                return None
-            raise
+        except RefusedError:
+            return None  # it has ended since it was named
