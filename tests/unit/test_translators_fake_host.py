@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from slackwater.translators.schedule import CombinedSchedule, Group, GroupingSch
 from tests.unit.translators_host import Host, Killed
 
 A, B, C = 100, 200, 300
+CORES = os.cpu_count() or 1
 
 
 class Setting:
@@ -202,18 +205,28 @@ def test_groups_have_their_weights_quota_and_members(setting):
         **dict.fromkeys((200, 201, 300), "slackwater/group-low"),
     }
     if setting.host.version == 1:
+        assert setting.read("slackwater/cpu.shares") == str(1024 * 2 * CORES)
         assert setting.read("slackwater/group-high/cpu.shares") == "262144"
         assert setting.read("slackwater/group-low/cpu.shares") == "32768"
         assert setting.read("slackwater/group-low/cpu.cfs_quota_us") == "50000"
         assert setting.read("slackwater/group-high/cpu.cfs_quota_us") == "-1"
     else:
         assert setting.read("slackwater/cgroup.subtree_control") == "cpu"
+        assert setting.read("slackwater/cpu.weight") == str(min(10_000, 100 * 2 * CORES))
         assert setting.read("slackwater/group-low/cpu.weight") == "1250"
         assert setting.read("slackwater/group-low/cpu.max") == "50000 100000"
         assert setting.read("slackwater/group-high/cpu.max") == "max 100000"
     translator.restore()
     assert setting.host.state() == setting.before
     assert not setting.path.exists()
+
+
+def test_a_parent_that_was_there_before_keeps_its_weight(setting):
+    setting.host.group("slackwater")
+    file = "slackwater/cpu.shares" if setting.host.version == 1 else "slackwater/cpu.weight"
+    before = setting.read(file)
+    setting.groups(setting.journal()).apply(TWO)
+    assert setting.read(file) == before
 
 
 def test_a_quota_is_lifted_and_members_change_groups(setting):

@@ -157,6 +157,7 @@ class CpuGroups:
         folders = {name: self.parent / folder_name(name) for name in plan}
         self._record(plan, folders)
         self._make(folders)
+        self._weigh_parent(len(plan))
         for name, group in plan.items():
             self._set(folders[name], group)
         self._fill(plan, folders)
@@ -270,6 +271,20 @@ class CpuGroups:
                 control = folder / "cgroup.subtree_control"
                 if "cpu" not in _words(control):
                     self._write(control, "+cpu")
+
+    def _weigh_parent(self, groups: int) -> None:
+        """Let groups not lose to whoever is in none.
+
+        A group's weight is spread over the cores, and a new group weighs as much as one thread: without this, all
+        applications together would count as much as a single thread that is in no group. So every group is worth a
+        thread on every core. A parent that was there before is somebody else's, and keeps its weight.
+        """
+        if str(self.parent) not in {group.folder for group in self._journal.entries.groups}:
+            return
+        first = self.hierarchy.version == 1
+        span, file = (V1_SHARES, "cpu.shares") if first else (V2_WEIGHT, "cpu.weight")
+        weight = min(span.most, span.default * groups * (os.cpu_count() or 1))
+        self._have(self.parent / file, str(weight))
 
     def _set(self, folder: Path, group: GroupPlan) -> None:
         quota_us = None if group.quota_cores is None else round(group.quota_cores * PERIOD_US)
