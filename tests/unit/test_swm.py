@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slackwater.core.swm import DelayEstimator, SwmEstimator
@@ -175,6 +175,7 @@ def test_a_continuous_stream_is_not_taken_for_clumps(seed: int):
     ),
     st.floats(0, 2e9),
 )
+@example([("observe", 1e9 + i, 3e8 * i) for i in range(6)], 1e9)  # must not search for long
 def test_the_estimate_is_finite_whatever_was_seen(events: list[tuple[str, float, float]], event_ts: float):
     estimator = SwmEstimator()
     for kind, wall_ts, seen_event_ts in events:

@@ -23,6 +23,8 @@ from itertools import pairwise
 from slackwater.core.epochs import Delay, EpochHistory
 
 _MIN_STEP_S = 0.2
+# Looks further apart than so many steps tell nothing of the step, and an absurd event time must not cost more.
+_MOST_PARTS = 300
 _TOLERANCE_S = 0.003
 _MOST_CHANCE = 0.01
 _MIN_CLUMP_SAMPLES = 4
@@ -196,7 +198,7 @@ def _common_step(maxima: deque[float]) -> float | None:
         return None
     differences_s = [b - a for a, b in pairwise(maxima)]
     span_s, smallest_s = maxima[-1] - maxima[0], min(differences_s)
-    for parts in range(1, math.floor(smallest_s / _MIN_STEP_S) + 1):
+    for parts in range(1, math.floor(min(smallest_s / _MIN_STEP_S, _MOST_PARTS)) + 1):
         counts = [round(difference_s * parts / smallest_s) for difference_s in differences_s]
         step_s = span_s / sum(counts)
         if all(abs(d - n * step_s) <= _TOLERANCE_S for d, n in zip(differences_s, counts, strict=True)):
