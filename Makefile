@@ -134,11 +134,11 @@ bench-classes: setup ## Urgent queries beside others that saturate the machine
 
 bench-memory: setup ## Queries with large state in a small heap
 	@mkdir -p $(RESULTS)
-	$(BIN)/slackwater bench memory --json $(RESULTS)/memory.json
+	$(BIN)/slackwater bench memory --bound 0.5 --seconds 40 --seeds 3 --json $(RESULTS)/memory.json
 
 bench-beside: setup ## Queries beside one that executes windows again for late rows
 	@mkdir -p $(RESULTS)
-	$(BIN)/slackwater bench beside --json $(RESULTS)/beside.json
+	$(BIN)/slackwater bench beside --seeds 3 --json $(RESULTS)/beside.json
 
 bench-kills: setup ## Kill a late query at chosen and random moments, and check what comes out
 	@mkdir -p $(RESULTS)
