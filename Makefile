@@ -25,7 +25,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
-  bench-policies report clean
+  bench-policies bench-workloads report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,6 +123,11 @@ bench-overload: setup ## The same with 24 queries, after a longer warm-up
 bench-aligned: setup ## 16 queries whose windows all end together
 	@mkdir -p $(RESULTS)
 	$(YSB) --queries 16 --phases aligned --json $(RESULTS)/ysb-16-aligned.json
+
+bench-workloads: setup ## Taxi trips and Linear Road, 4 queries each
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench nyt --queries 4 --sweep 1,2,3 --seeds 3 --json $(RESULTS)/nyt-4.json
+	$(BIN)/slackwater bench linear-road --queries 4 --sweep 2,3,4 --seeds 3 --json $(RESULTS)/linear-road-4.json
 
 bench-decisions: setup ## How long a decision takes, for every policy, with 100 and 1000 queries
 	@mkdir -p $(RESULTS)

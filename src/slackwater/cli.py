@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 
 from slackwater import __version__
 from slackwater.bench.chain_commands import bench_chain
-from slackwater.bench.commands import bench_ysb
+from slackwater.bench.commands import bench_command
 from slackwater.bench.engines_commands import bench_engines
 from slackwater.bench.experiment_commands import (
     bench_beside,
@@ -30,6 +30,7 @@ from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
 from slackwater.sim.commands import sim
+from slackwater.workloads.registry import WORKLOADS
 
 app = App(
     name="slackwater",
@@ -38,7 +39,8 @@ app = App(
 )
 bench = App(name="bench", help="Measure policies against plain Spark, each in a fresh Spark process.")
 app.command(bench)
-bench.command(bench_ysb, name="ysb")
+for workload in WORKLOADS:
+    bench.command(bench_command(workload), name=workload)
 bench.command(bench_classes, name="classes")
 bench.command(bench_memory, name="memory")
 bench.command(bench_beside, name="beside")

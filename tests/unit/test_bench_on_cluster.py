@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slackwater.bench.commands import bench_ysb
+from slackwater.bench.commands import bench_command
 from slackwater.bench.harness import check
 from slackwater.bench.model import BenchPlan, OnCluster, RunSpec
 from slackwater.errors import ConfigurationError
@@ -54,7 +54,7 @@ def test_a_short_run_on_a_cluster_without_a_kill_asks_nothing_of_the_time_to_com
 
 def test_killing_a_worker_needs_workers() -> None:
     with pytest.raises(ConfigurationError, match="--cluster 2"):
-        bench_ysb(kill_worker_after=3.0)
+        bench_command("ysb")(kill_worker_after=3.0)
 
 
 def test_a_run_on_a_cluster_gets_time_for_the_cluster_to_start() -> None:

@@ -20,11 +20,11 @@ from slackwater.bench.model import BenchPlan, OnCluster, RunSettings, RunSpec
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
 from slackwater.sim.trace import RunTrace, TraceFile
-from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
-from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # cyclopts
+from slackwater.workloads.base import PayloadKind, Phases  # noqa: TC001  # cyclopts
+from slackwater.workloads.registry import workload_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.progress import TaskID
 
@@ -37,123 +37,134 @@ _LOG_WIDTH = 140
 REPORT_WIDTH = 120
 
 
-def bench_ysb(
-    *,
-    queries: int = 16,
-    rate: int = 10_000,
-    window: float = 10.0,
-    seconds: float = 60.0,
-    policies: str = DEFAULT_POLICIES,
-    seeds: int = 1,
-    seed: int = 0,
-    phases: Phases = "spread",
-    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
-    payload: PayloadKind = "columns",
-    sweep: str = DEFAULT_SWEEP,
-    delay: float = 1.0,
-    cores: int = 2,
-    heap: str = "2g",
-    partitions: int = 1,
-    source_partitions: int = 1,
-    warmup_min: float | None = None,
-    warmup_max: float = 60.0,
-    trace: Path | None = None,
-    cluster: int = 0,
-    worker_cores: int = 1,
-    worker_memory: str = "1g",
-    kill_worker_after: float | None = None,
-    worker_back_after: float = 10.0,
-) -> None:
-    """Measure how soon each policy emits the windows of many YSB queries, and what that costs.
+def bench_command(workload: str) -> Callable[..., None]:
+    """The command `slackwater bench WORKLOAD`: the same options for every workload, with its own usual settings."""
+    entry = workload_entry(workload)
 
-    Parameters
-    ----------
-    queries
-        Number of queries that run at the same time.
-    rate
-        Events per second of each query.
-    window
-        Length of the windows in seconds.
-    seconds
-        Length of the measured span, after warm-up.
-    policies
-        Names, with commas: spark-fifo, spark-fair, spark-every-5s, spark-staggered-5s, spark-tuned, or one of
-        Slackwater's, also with a knob: klink:cost, klink:latency.
-    seeds
-        Number of seeds; more than one gives intervals.
-    seed
-        The first seed.
-    phases
-        Where windows end: spread over the window's length, or aligned.
-    json_file
-        File for the results; written anew after every run.
-    payload
-        Events as columns, or as JSON strings that the query parses.
-    sweep
-        Trigger intervals in seconds that spark-tuned tries.
-    delay
-        Watermark delay in seconds.
-    cores
-        Cores that Spark gets.
-    heap
-        Heap of Spark's JVM.
-    partitions
-        State partitions of each query.
-    source_partitions
-        Partitions of each query's source.
-    warmup_min
-        Shortest warm-up in seconds; two windows and at least 20 s when not given.
-    warmup_max
-        Longest warm-up in seconds; a run that has not settled by then says so.
-    trace
-        File for every batch of every run, from which `slackwater sim microbatch` calibrates.
-    cluster
-        Number of workers of a standalone cluster, started anew for each run; 0 runs tasks in the driver.
-    worker_cores
-        Cores of each worker; they take the place of --cores.
-    worker_memory
-        Memory of each worker's executor.
-    kill_worker_after
-        Kill a worker, so many seconds into the measured span.
-    worker_back_after
-        Start the killed worker again after so many seconds.
-    """
-    if seeds < 1:
-        raise ConfigurationError(f"seeds must be at least 1; got {seeds}.")
-    settings = RunSettings(
-        cores=cores,
-        heap=heap,
-        partitions=partitions,
-        source_partitions=source_partitions,
-        warmup_min_s=warmup_min,
-        warmup_max_s=warmup_max,
-    )
-    run = RunSpec(
-        workload="ysb",
-        policy="",
-        seed=seed,
-        queries=queries,
-        rate=rate,
-        window_s=window,
-        delay_s=delay,
-        seconds=seconds,
-        phases=phases,
-        payload=payload,
-        settings=settings,
-        trace=trace is not None,
-        cluster=_on_cluster(cluster, worker_cores, worker_memory, kill_worker_after, worker_back_after),
-    )
-    plan = BenchPlan(
-        run=run,
-        policies=tuple(name.strip() for name in policies.split(",") if name.strip()),
-        seeds=tuple(range(seed, seed + seeds)),
-        sweep_s=_numbers(sweep),
-    )
-    check(plan)
-    for option, file in (("--json", json_file), ("--trace", trace)):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise ConfigurationError(f"{option} {file}: its folder does not exist; make it first.")
-    _run_and_print(plan, json_file, trace)
+    def command(
+        *,
+        queries: int = 16,
+        rate: int = entry.rate,
+        window: float = entry.window_s,
+        slide: float | None = entry.slide_s,
+        seconds: float = 60.0,
+        policies: str = DEFAULT_POLICIES,
+        seeds: int = 1,
+        seed: int = 0,
+        phases: Phases = "spread",
+        json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+        payload: PayloadKind = "columns",
+        sweep: str = DEFAULT_SWEEP,
+        delay: float = 1.0,
+        cores: int = 2,
+        heap: str = "2g",
+        partitions: int = 1,
+        source_partitions: int = 1,
+        warmup_min: float | None = None,
+        warmup_max: float = 60.0,
+        trace: Path | None = None,
+        cluster: int = 0,
+        worker_cores: int = 1,
+        worker_memory: str = "1g",
+        kill_worker_after: float | None = None,
+        worker_back_after: float = 10.0,
+    ) -> None:
+        """Measure how soon each policy emits the windows of many WORKLOAD queries, and what that costs.
+
+        Parameters
+        ----------
+        queries
+            Number of queries that run at the same time.
+        rate
+            Events per second of each query.
+        window
+            Length of the windows in seconds.
+        slide
+            Seconds from one window's start to the next one's; windows tumble when there is none.
+        seconds
+            Length of the measured span, after warm-up.
+        policies
+            Names, with commas: spark-fifo, spark-fair, spark-every-5s, spark-staggered-5s, spark-tuned, or one of
+            Slackwater's, also with a knob: klink:cost, klink:latency.
+        seeds
+            Number of seeds; more than one gives intervals.
+        seed
+            The first seed.
+        phases
+            Where windows end: spread over the window's length, or aligned.
+        json_file
+            File for the results; written anew after every run.
+        payload
+            Events as columns, or as text that the query parses: json (ysb), csv (nyt).
+        sweep
+            Trigger intervals in seconds that spark-tuned tries.
+        delay
+            Watermark delay in seconds.
+        cores
+            Cores that Spark gets.
+        heap
+            Heap of Spark's JVM.
+        partitions
+            State partitions of each query.
+        source_partitions
+            Partitions of each query's source.
+        warmup_min
+            Shortest warm-up in seconds; two windows and at least 20 s when not given.
+        warmup_max
+            Longest warm-up in seconds; a run that has not settled by then says so.
+        trace
+            File for every batch of every run, from which `slackwater sim microbatch` calibrates.
+        cluster
+            Number of workers of a standalone cluster, started anew for each run; 0 runs tasks in the driver.
+        worker_cores
+            Cores of each worker; they take the place of --cores.
+        worker_memory
+            Memory of each worker's executor.
+        kill_worker_after
+            Kill a worker, so many seconds into the measured span.
+        worker_back_after
+            Start the killed worker again after so many seconds.
+        """
+        if seeds < 1:
+            raise ConfigurationError(f"seeds must be at least 1; got {seeds}.")
+        settings = RunSettings(
+            cores=cores,
+            heap=heap,
+            partitions=partitions,
+            source_partitions=source_partitions,
+            warmup_min_s=warmup_min,
+            warmup_max_s=warmup_max,
+        )
+        run = RunSpec(
+            workload=workload,
+            policy="",
+            seed=seed,
+            queries=queries,
+            rate=rate,
+            window_s=window,
+            slide_s=None if slide == window else slide,
+            delay_s=delay,
+            seconds=seconds,
+            phases=phases,
+            payload=payload,
+            settings=settings,
+            trace=trace is not None,
+            cluster=_on_cluster(cluster, worker_cores, worker_memory, kill_worker_after, worker_back_after),
+        )
+        plan = BenchPlan(
+            run=run,
+            policies=tuple(name.strip() for name in policies.split(",") if name.strip()),
+            seeds=tuple(range(seed, seed + seeds)),
+            sweep_s=_numbers(sweep),
+        )
+        check(plan)
+        for option, file in (("--json", json_file), ("--trace", trace)):
+            if file is not None and not file.absolute().parent.is_dir():
+                raise ConfigurationError(f"{option} {file}: its folder does not exist; make it first.")
+        _run_and_print(plan, json_file, trace)
+
+    command.__doc__ = (command.__doc__ or "").replace("WORKLOAD", entry.about)
+    return command
 
 
 def _on_cluster(
@@ -167,7 +178,7 @@ def _on_cluster(
 def _run_and_print(plan: BenchPlan, json_file: Path | None, trace_file: Path | None) -> None:
     progress = progress_bar()
     with progress, terminated_as_interrupted():
-        result = run_bench(plan, Shown(progress, json_file, trace_file))
+        result = run_bench(plan, Shown(progress, json_file, trace_file, plan.run.workload))
     console = Console()
     print_result(result, console if console.is_terminal else Console(width=REPORT_WIDTH))
     if result.failures:
@@ -205,8 +216,11 @@ def terminated_as_interrupted() -> Iterator[None]:
 class Shown(Listener):
     """Progress on stderr, and the file after every run."""
 
-    def __init__(self, progress: Progress, json_file: Path | None, trace_file: Path | None = None) -> None:
+    def __init__(
+        self, progress: Progress, json_file: Path | None, trace_file: Path | None = None, workload: str = "ysb"
+    ) -> None:
         self._progress = progress
+        self._workload = workload
         self._json_file = json_file
         self._trace_file = trace_file
         self._traces: list[RunTrace] = []
@@ -233,7 +247,7 @@ class Shown(Listener):
     def traced(self, trace: dict[str, Any]) -> None:
         if self._trace_file is not None:
             self._traces.append(msgspec.convert(trace, RunTrace))
-            write_trace(TraceFile(workload="ysb", commit=commit(), runs=self._traces), self._trace_file)
+            write_trace(TraceFile(workload=self._workload, commit=commit(), runs=self._traces), self._trace_file)
 
     def failed(self, failure: Failure) -> None:
         self._progress.advance(self._task)
@@ -271,7 +285,8 @@ def print_result(result: BenchResult, console: Console) -> None:
 def _runs_table(result: BenchResult) -> Table:
     table = Table(
         title=f"{result.workload}: {result.queries} queries of {result.rate} events/s, "
-        f"{result.window_s:g} s windows, {result.phases}, {result.seconds:g} s measured{_where(result.cluster)}",
+        f"{result.window_s:g} s windows{_sliding(result.slide_s)}, {result.phases}, {result.seconds:g} s measured"
+        f"{_where(result.cluster)}",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         caption="latency in s, from a window's end; propagation from when its last input could be read",
@@ -301,6 +316,10 @@ def _runs_table(result: BenchResult) -> Table:
         seed = [str(run.seed)] if len(result.seeds) > 1 else []
         table.add_row(name, *seed, *cells, style="dim" if run.sweep_of else None)
     return table
+
+
+def _sliding(slide_s: float | None) -> str:
+    return "" if slide_s is None else f" every {slide_s:g} s"
 
 
 def _where(cluster: OnCluster | None) -> str:

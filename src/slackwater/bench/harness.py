@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, get_args
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import psutil
@@ -36,8 +36,7 @@ from slackwater.bench.model import (
 from slackwater.cluster import ClusterPlan
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
-from slackwater.workloads.rate_source import require_exact_event_times
-from slackwater.workloads.ysb import PayloadKind
+from slackwater.workloads.registry import workload_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +74,6 @@ def check(plan: BenchPlan) -> None:
         (run.settings.cores < 1, f"cores must be at least 1; got {run.settings.cores}."),
         (run.settings.partitions < 1, f"partitions must be at least 1; got {run.settings.partitions}."),
         (run.phases not in ("spread", "aligned"), f"phases are spread or aligned; got {run.phases!r}."),
-        (run.payload not in get_args(PayloadKind), f"the payload is columns, json or kept; got {run.payload!r}."),
         (not plan.policies, "no policy to run; name some, as in --policies spark-fair,klink."),
         (
             len(set(plan.policies)) < len(plan.policies),
@@ -92,7 +90,7 @@ def check(plan: BenchPlan) -> None:
             raise ConfigurationError(message)
     if run.cluster is not None:
         _check_cluster(run.cluster, run.seconds)
-    require_exact_event_times(run.rate)
+    workload_entry(run.workload).check(run.payload, run.rate, run.window_s, run.slide_s)
     for policy in (*plan.policies, *map(staggered_name, plan.sweep_s)):
         if policy != TUNED:
             contender(policy)
@@ -152,6 +150,7 @@ class _Bench:
             machine=machine(),
             settings=_resolved(run),
             cluster=run.cluster,
+            slide_s=run.slide_s,
         )
 
     def planned_runs(self) -> int:

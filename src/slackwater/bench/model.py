@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args
 
 from slackwater.core.model import Knob
 from slackwater.errors import ConfigurationError, unknown_name
-from slackwater.workloads.base import Phases  # noqa: TC001  # msgspec reads the annotations
-from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # msgspec
+from slackwater.workloads.base import PayloadKind, Phases  # noqa: TC001  # msgspec reads the annotations
 
 TUNED = "spark-tuned"
 STAGGER = 0.06
@@ -83,6 +82,7 @@ class RunSpec:
     seconds: float
     phases: Phases
     payload: PayloadKind
+    slide_s: float | None = None  # None: windows tumble
     body_bytes: int = 400  # of an event that is kept until its window leaves
     high: int = 0  # so many of the queries are of the class HIGH
     memory_bound: float = 0.75  # share of the heap from which on klink frees memory first
@@ -377,6 +377,7 @@ class BenchResult:
     machine: Machine
     settings: RunSettings
     cluster: OnCluster | None = None
+    slide_s: float | None = None  # None: windows tumble
     runs: list[RunResult] = field(default_factory=list)
     summary: list[PolicySummary] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)

@@ -80,6 +80,7 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
     phases: str | None = None
     delay_s: float | None = None
     payload: str | None = None
+    slide_s: float | None = None
     failures: list[Failure] = []
     complete: bool = True
 
@@ -94,6 +95,7 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
             delay_s=self.delay_s,
             phases=self.phases,
             payload=self.payload,
+            slide_s=self.slide_s,
             cores=cores if isinstance(cores, int | float) else None,
         )
 
@@ -109,10 +111,13 @@ class Conditions:
     phases: str | None
     payload: str | None
     cores: float | None
+    slide_s: float | None = None
 
     @property
     def text(self) -> str:
         parts = [f"{TIMES} {grouped(self.rate)} events/s", f"{grouped(self.window_s)} s windows"]
+        if self.slide_s:
+            parts.append(f"every {grouped(self.slide_s)} s")
         if self.phases:
             parts.append(f"{self.phases} phases")
         if self.payload and self.payload != "columns":

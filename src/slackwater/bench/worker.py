@@ -61,12 +61,12 @@ from slackwater.bench.model import (
 )
 from slackwater.bench.on_cluster import BenchCluster
 from slackwater.bench.session import answer, bench_session, progress_of
-from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.errors import SlackwaterError
 from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery
-from slackwater.workloads import ysb
-from slackwater.workloads.base import emitted_rows, start_query
+from slackwater.workloads.base import emitted_rows, query_specs, start_query
 from slackwater.workloads.late_events import LateSpec
 from slackwater.workloads.late_workloads import LATE_WORKLOADS
+from slackwater.workloads.registry import Asked, workload_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,18 +92,21 @@ class _Snapshot:
 
 
 def workload_of(spec: RunSpec) -> tuple[Workload, list[QuerySpec]]:
-    if spec.workload != "ysb":
-        raise ConfigurationError(f"unknown workload {spec.workload!r}; known is: ysb.")
-    queries = ysb.specs(
+    """What a run measures: its workload, and each query of it."""
+    entry = workload_entry(spec.workload)
+    queries = query_specs(
+        spec.workload.replace("-", "_"),
         spec.queries,
         rate=spec.rate,
         window_s=spec.window_s,
+        slide_s=spec.slide_s,
         delay_s=spec.delay_s,
         phases=spec.phases,
         seed=spec.seed,
+        deadline_s=entry.deadline_s(spec.slide_s or spec.window_s),
     )
-    workload = ysb.Ysb(
-        payload=spec.payload, body_bytes=spec.body_bytes, source_partitions=spec.settings.source_partitions
+    workload = entry.make(
+        Asked(payload=spec.payload, body_bytes=spec.body_bytes, source_partitions=spec.settings.source_partitions)
     )
     return workload, queries
 
@@ -390,6 +393,7 @@ class _Run:
                     phase_ms=running.spec.phase_ms,
                     rate=running.spec.rate,
                     window_s=running.spec.window_s,
+                    slide_s=running.spec.slide_s,
                     delay_s=running.spec.delay_s,
                     interval_s=None if running.interval_ms is None else running.interval_ms / 1000,
                 )
@@ -497,7 +501,7 @@ def _attached(spark: SparkSession, chosen: Contender, spec: RunSpec, cleanup: Ex
 
     _, queries = workload_of(spec)
     classes = {
-        query.name: slackwater.QueryOptions(priority_class=_class_of(spec, index))
+        query.name: slackwater.QueryOptions(priority_class=_class_of(spec, index), deadline=query.deadline_s)
         for index, query in enumerate(queries)
     }
     attached = slackwater.attach(
@@ -535,13 +539,14 @@ def traced(query: str, progress: Iterable[Mapping[str, Any]], from_ms: int, to_m
 
 def last_end_ms(spec: QuerySpec, to_ms: int) -> int:
     """The end of the last window whose deadline lies before `to_ms`."""
-    base = spec.phase_ms + spec.delay_ms
-    return spec.phase_ms + (to_ms - 1 - base) // spec.window_ms * spec.window_ms
+    first_ms = spec.phase_ms + spec.window_ms
+    return first_ms + (to_ms - 1 - spec.delay_ms - first_ms) // spec.slide_ms * spec.slide_ms
 
 
 def _next_end_ms(spec: QuerySpec, watermark_ms: int) -> int:
     """The first window end after a watermark."""
-    return spec.phase_ms + ((watermark_ms - spec.phase_ms) // spec.window_ms + 1) * spec.window_ms
+    first_ms = spec.phase_ms + spec.window_ms
+    return first_ms + ((watermark_ms - first_ms) // spec.slide_ms + 1) * spec.slide_ms
 
 
 def _lag_s(queries: Sequence[Sequence[Batch]], at_ms: int) -> float | None:

@@ -137,7 +137,7 @@ def _simulated(
         starts_at_s = place * protocol.start_gap_s + draw.random()
         yield SimulatedQuery(
             name=query.name,
-            windows=(Window(query.window_s, query.window_s, query.phase_ms / 1000),),
+            windows=(Window(query.window_s, query.slide_s or query.window_s, query.phase_ms / 1000),),
             delay_s=query.delay_s,
             rows_per_s=query.rate,
             step_s=calibration.step_s,
@@ -207,6 +207,7 @@ class _LiveFile(msgspec.Struct, frozen=True):
     phases: str
     settings: _LiveSettings
     runs: list[_LiveRun]
+    slide_s: float | None = None
 
 
 def run(trace_file: Path | None, against: Sequence[Path], seed: int, options: Options) -> Experiment:
@@ -254,6 +255,7 @@ def _rows(calibration: Calibration, live: _LiveFile, seed: int) -> Iterator[dict
                 window_s=live.window_s,
                 delay_s=live.delay_s,
                 interval_s=query.interval_s,
+                slide_s=live.slide_s,
             )
             for query in found.per_query
         ]

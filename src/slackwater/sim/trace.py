@@ -15,7 +15,10 @@ FORMAT: Final = 1
 
 
 class TracedQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A query and its load; `interval_s` is the user's own trigger, None: as soon as possible, or as scheduled."""
+    """A query and its load; `interval_s` is the user's own trigger, None: as soon as possible, or as scheduled.
+
+    `slide_s` is None for windows that tumble.
+    """
 
     name: str
     phase_ms: int
@@ -23,6 +26,7 @@ class TracedQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     window_s: float
     delay_s: float
     interval_s: float | None = None
+    slide_s: float | None = None
 
 
 class TracedBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
 
 Phases = Literal["spread", "aligned"]
 Payload = tuple[Any, ...]
+PayloadKind = Literal["columns", "json", "csv", "kept"]
 
 
 @dataclass(frozen=True)
 class QuerySpec:
-    """One query of a workload; with the source's creation time it fixes every result."""
+    """One query of a workload; with the source's creation time it fixes every result.
+
+    slide_s: None for windows that tumble. deadline_s: what a scheduler is told, seconds after a window's end by which
+    its result should be out; it changes no result.
+    """
 
     name: str
     rate: int
@@ -25,6 +30,12 @@ class QuerySpec:
     delay_s: float
     phase_ms: int
     seed: int
+    slide_s: float | None = None
+    deadline_s: float | None = None
+
+    @property
+    def slide_ms(self) -> int:
+        return self.window_ms if self.slide_s is None else round(self.slide_s * 1000)
 
     @property
     def window_ms(self) -> int:
@@ -118,8 +129,38 @@ def emitted_rows(spark: SparkSession, name: str) -> list[EmittedRow]:
     return [EmittedRow(window_start_ms=row[0], batch_ts_ms=row[1], payload=tuple(row[2:])) for row in rows]
 
 
+def query_specs(
+    workload: str,
+    count: int,
+    *,
+    rate: int,
+    window_s: float,
+    delay_s: float,
+    phases: Phases,
+    seed: int,
+    slide_s: float | None = None,
+    deadline_s: float | None = None,
+) -> list[QuerySpec]:
+    """`count` queries that differ in their data and, when spread, in where their windows begin."""
+    places_ms = window_phases_ms(count, round((slide_s or window_s) * 1000), phases, seed)
+    width = len(str(count - 1))
+    return [
+        QuerySpec(
+            name=f"{workload}_{i:0{width}d}",
+            rate=rate,
+            window_s=window_s,
+            delay_s=delay_s,
+            phase_ms=phase_ms,
+            seed=seed * 10_007 + i,
+            slide_s=slide_s,
+            deadline_s=deadline_s,
+        )
+        for i, phase_ms in enumerate(places_ms)
+    ]
+
+
 def window_phases_ms(count: int, window_ms: int, phases: Phases, seed: int) -> list[int]:
-    """Where the windows of `count` queries begin.
+    """Where the windows of `count` queries begin; for sliding windows, `window_ms` is their slide.
 
     `spread` puts one query in each of `count` equal slices of the window, at a random place in its slice and
     in random order, so that few queries are spread as well as many; `aligned` lets all windows end together.

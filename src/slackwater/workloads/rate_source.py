@@ -50,9 +50,9 @@ def require_exact_event_times(rate: int) -> None:
         )
 
 
-def read_creation_ms(checkpoint: Path) -> int:
-    """When the rate source began, from its own log in the query's checkpoint."""
-    version, creation_ms = (checkpoint / "sources" / "0" / "0").read_text("utf-8").split("\n", 1)
+def read_creation_ms(checkpoint: Path, source: int = 0) -> int:
+    """When a rate source of the query began, from its own log in the checkpoint; sources count from the left."""
+    version, creation_ms = (checkpoint / "sources" / str(source) / "0").read_text("utf-8").split("\n", 1)
     if version != "v1":
         raise ConfigurationError(
             f"the rate source's log has version {version!r}, not 'v1'; this Spark is too new for the oracle."

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from slackwater.workloads.base import Phases, QuerySpec, Window, window_phases_ms
-from slackwater.workloads.rate_source import mixed, rate_rows, read_creation_ms, row_times_ms, with_mixed
+from slackwater.workloads.base import Phases, QuerySpec, Window, query_specs
+from slackwater.workloads.rate_oracle import due_windows, first_offered_ms, numbers_between
+from slackwater.workloads.rate_source import mixed, rate_rows, read_creation_ms, with_mixed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,19 +72,7 @@ class Ysb:
 
 def specs(count: int, *, rate: int, window_s: float, delay_s: float, phases: Phases, seed: int) -> list[QuerySpec]:
     """`count` queries that differ in their data and, when spread, in where their windows begin."""
-    places_ms = window_phases_ms(count, round(window_s * 1000), phases, seed)
-    width = len(str(count - 1))
-    return [
-        QuerySpec(
-            name=f"ysb_{i:0{width}d}",
-            rate=rate,
-            window_s=window_s,
-            delay_s=delay_s,
-            phase_ms=phase_ms,
-            seed=seed * 10_007 + i,
-        )
-        for i, phase_ms in enumerate(places_ms)
-    ]
+    return query_specs("ysb", count, rate=rate, window_s=window_s, delay_s=delay_s, phases=phases, seed=seed)
 
 
 def _column_events(numbers: DataFrame) -> DataFrame:
@@ -127,11 +116,11 @@ def count_views(views_seen: DataFrame, spec: QuerySpec, kept: str | None = None)
     """`kept` is an expression whose values are collected until the window leaves, and counted then."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    length = f"{spec.window_ms} milliseconds"
+    length, slide = f"{spec.window_ms} milliseconds", f"{spec.slide_ms} milliseconds"
     views = F.count("*") if kept is None else F.size(F.collect_list(F.expr(kept)))
     return (
         views_seen.withWatermark("event_time", f"{spec.delay_ms} milliseconds")
-        .groupBy(F.window("event_time", length, length, f"{spec.phase_ms} milliseconds"), "campaign_id")
+        .groupBy(F.window("event_time", length, slide, f"{spec.phase_ms} milliseconds"), "campaign_id")
         .agg(views.cast("long").alias("count"))
         .select(
             F.col("window.start").alias("window_start"),
@@ -151,43 +140,21 @@ class YsbOracle:
 
     def windows_due(self, from_ms: int, to_ms: int) -> list[Window]:
         """Windows with a view in them whose deadline lies in [from_ms, to_ms)."""
-        spec = self.spec
-        base = spec.phase_ms + spec.window_ms + spec.delay_ms
-        first = -(-(from_ms - base) // spec.window_ms)
-        last = -(-(to_ms - base) // spec.window_ms)
-        starts = (spec.phase_ms + k * spec.window_ms for k in range(first, last))
-        return [
-            Window(start, start + spec.window_ms, start + spec.window_ms + spec.delay_ms)
-            for start in starts
-            if self.expected(start)
-        ]
+        return [window for window in due_windows(self.spec, from_ms, to_ms) if self.expected(window.start_ms)]
 
     def expected(self, window_start_ms: int) -> list[Payload]:
         """(campaign_id, views) of one window, sorted; a campaign without views has no row."""
-        numbers = self._numbers_between(window_start_ms, window_start_ms + self.spec.window_ms)
-        h = mixed(numbers, self.spec.seed)
-        views = h[(h // ADS) % len(EVENT_TYPES) == EVENT_TYPES.index("view")]
+        end_ms = window_start_ms + self.spec.window_ms
+        numbers = numbers_between(window_start_ms, end_ms, self.spec.rate, self.creation_ms)
+        views = mixed(numbers[self._views(numbers)], self.spec.seed)
         counts = np.bincount((views % ADS) // ADS_PER_CAMPAIGN, minlength=CAMPAIGNS)
         return [(campaign, int(counts[campaign])) for campaign in np.flatnonzero(counts).tolist()]
 
     def ingestible_ms(self, deadline_ms: int) -> int:
         """When the source first offers a view at or after the deadline: only views move the watermark."""
-        at_ms = deadline_ms
-        while True:
-            numbers = self._numbers_between(at_ms, at_ms + 1000)
-            h = mixed(numbers, self.spec.seed)
-            views = numbers[(h // ADS) % len(EVENT_TYPES) == EVENT_TYPES.index("view")]
-            if views.size:
-                return self.creation_ms + 1000 * (int(views[0]) // self.spec.rate + 1)
-            at_ms += 1000
+        return first_offered_ms(deadline_ms, self.spec.rate, self.creation_ms, self._views)
 
-    def _numbers_between(self, from_ms: int, to_ms: int) -> NDArray[np.int64]:
-        """Running numbers of the events with an event time in [from_ms, to_ms)."""
-        rate = self.spec.rate
-        # Rounding moves a row by at most half a millisecond, so a second more on either side is enough.
-        first_s = max(0, (from_ms - self.creation_ms) // 1000 - 1)
-        last_s = max(0, (to_ms - self.creation_ms) // 1000 + 1)
-        numbers = np.arange(first_s * rate, last_s * rate, dtype=np.int64)
-        event_ms = row_times_ms(numbers, rate, self.creation_ms)
-        found: NDArray[np.int64] = numbers[(event_ms >= from_ms) & (event_ms < to_ms)]
-        return found
+    def _views(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        kinds = mixed(numbers, self.spec.seed) // ADS % len(EVENT_TYPES)
+        views: NDArray[np.bool_] = kinds == EVENT_TYPES.index("view")
+        return views
