@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.errors import ConfigurationError
+from slackwater.workloads.linear_road import follow_side
 from slackwater.workloads.linear_road_oracle import Accident, Alert, Toll, judge, toll_of
 from slackwater.workloads.linear_road_traffic import (
     EXIT_LANE,
@@ -188,7 +189,7 @@ def test_the_order_in_which_reports_come_changes_no_verdict(traffic, order):
 def test_every_entry_has_one_toll_and_alerts_never_cost(traffic):
     reports = traffic.reports()
     found = judge(reports)
-    entered = Counter()
+    entered: Counter[tuple[int, int]] = Counter()
     last: dict[int, Report] = {}
     for r in reports:
         before = last.get(r.vid)
@@ -199,6 +200,44 @@ def test_every_entry_has_one_toll_and_alerts_never_cost(traffic):
     warned = {(alert.vid, alert.time) for alert in found.alerts}
     assert warned <= entered.keys()
     assert all(toll.toll == 0 for toll in found.tolls if (toll.vid, toll.time) in warned)
+
+
+class State:
+    """Spark's group state, in memory."""
+
+    def __init__(self):
+        self.kept = None
+
+    @property
+    def exists(self):
+        return self.kept is not None
+
+    @property
+    def get(self):
+        return self.kept
+
+    def update(self, new):
+        self.kept = new
+
+
+@settings(max_examples=15, deadline=None)
+@given(traffic=traffics, order=st.randoms(), batch_s=st.integers(20, 300))
+def test_accidents_followed_batch_by_batch_are_those_of_the_rules(traffic, order, batch_s):
+    pd = pytest.importorskip("pandas")
+    states: dict[tuple[int, int], State] = {}
+    news = []
+    batches: dict[int, list[Report]] = {}
+    for found in traffic.reports():
+        batches.setdefault(found.time // batch_s, []).append(found)
+    for reports in batches.values():
+        order.shuffle(reports)
+        for key in {(r.xway, r.dir) for r in reports}:
+            frame = pd.DataFrame([r for r in reports if (r.xway, r.dir) == key], columns=Report._fields)
+            for told in follow_side(key, iter([frame]), states.setdefault(key, State())):
+                news += [tuple(None if pd.isna(v) else int(v) for v in row) for row in told.to_numpy().tolist()]
+    expected = judge(traffic.reports()).accidents
+    assert sorted(row for row in news if row[-1] is not None) == sorted(a for a in expected if a.until is not None)
+    assert sorted(row[:-1] for row in news if row[-1] is None) == sorted(a[:-1] for a in expected)
 
 
 def test_ten_minutes_of_traffic_have_tolls_alerts_and_every_crash():

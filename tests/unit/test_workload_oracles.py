@@ -137,7 +137,7 @@ def test_segments_of_a_road_window_agree_with_reading_its_reports_one_by_one():
             by_segment[segment].append((car, speed, place))
         seen.append(by_segment)
     cars, speeds, stops = seen
-    total = defaultdict(lambda: [0, 0, 0, 0, 0])
+    total: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
     for segment in cars.keys() & speeds.keys() & stops.keys():
         nov = len({car for car, _, _ in cars[segment]})
         mean = math.floor(sum(mph for _, mph, _ in speeds[segment]) / len(speeds[segment]) + 0.5)

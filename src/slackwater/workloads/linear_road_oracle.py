@@ -149,8 +149,8 @@ class _Road:
         car.same_place += 1
         if car.same_place == STOPPED_REPORTS:
             for other in self.stopped[now]:
-                pair = sorted((other, report.vid))
-                self.open.append(Accident(report.xway, report.dir, report.seg, *pair, report.time, None))
+                first, second = sorted((other, report.vid))
+                self.open.append(Accident(report.xway, report.dir, report.seg, first, second, report.time, None))
             self.stopped[now].add(report.vid)
 
     def _moved(self, vid: int, place: _Place, time_s: int) -> None:

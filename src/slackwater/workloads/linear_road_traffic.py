@@ -1,9 +1,9 @@
 """Seeded traffic for Linear Road: cars that enter, report every 30 s, are held up, crash, and leave.
 
-On each side of an expressway there is one congested zone of four segments with a busy ramp at its beginning, for a part
-of the time; drivers there do 12 to 28 mph, elsewhere 50 to 70. Half of the cars enter at that ramp, the others anywhere.
-A car is in lane 0 when it enters, in 1 to 3 on its way, and in 4 with its last report, at its exit. A crash is a pair of
-cars that drive as one, up to the same place, stand there for 5 to 12 reports, and drive on.
+On each side of an expressway there is one congested zone of four segments with a busy ramp at its beginning, for a
+part of the time; drivers there do 12 to 28 mph, elsewhere 50 to 70. Half of the cars enter at that ramp, the others
+anywhere. A car is in lane 0 when it enters, in 1 to 3 on its way, and in 4 with its last report, at its exit. A crash
+is a pair of cars that drive as one, up to the same place, stand there for 5 to 12 reports, and drive on.
 
 Plain Python; a seed gives the same reports everywhere.
 """
