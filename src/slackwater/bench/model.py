@@ -35,7 +35,7 @@ class RunSettings:
     steady_span_s: float = 10.0
     steady_tolerance: float = 0.15
     kept_up_tolerance: float = 0.2
-    drain_s: float | None = None  # None: two windows
+    drain_s: float | None = None  # None: two windows, at least 20 s
     grace_s: float = 120.0
     stall_max_s: float = 5.0  # a scheduler silent for longer was not the one that scheduled
     recent_progress: int = 100_000
@@ -101,7 +101,7 @@ class RunSpec:
     @property
     def drain_s(self) -> float:
         asked = self.settings.drain_s
-        return 2 * self.window_s if asked is None else asked
+        return max(2 * self.window_s, 20.0) if asked is None else asked
 
     @property
     def timeout_s(self) -> float:
