@@ -116,13 +116,15 @@ def reports(numbered: DataFrame, spec: QuerySpec) -> DataFrame:
         )
         .selectExpr("*", f"IF(side % 2 = 0, feet, {ROAD_FEET} - 1 - feet) AS position")
     )
+    # What is joined on must not be nullable: a join asks for keys that are not null, the optimiser moves that question
+    # below every projection here, and the expressions that it puts in their place grow eightfold with each mixing.
     return driven.selectExpr(
         "event_time",
         "car",
         f"IF(stops AND step >= {STOPS_AT_REPORT}, 0L, cruising) AS speed",
-        "side div 2 AS xway",
-        "side % 2 AS dir",
-        f"position div {SEGMENT_FEET} AS segment",
+        "coalesce(side div 2, 0L) AS xway",
+        "coalesce(side % 2, 0L) AS dir",
+        f"coalesce(position div {SEGMENT_FEET}, 0L) AS segment",
         "4 * position + 1 + habit div 20 % 3 AS place",
     )
 
