@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.errors import ConfigurationError
-from slackwater.workloads.linear_road import follow_side
+from slackwater.workloads.linear_road import follow_entries, follow_side
 from slackwater.workloads.linear_road_oracle import Accident, Alert, Toll, judge, toll_of
 from slackwater.workloads.linear_road_traffic import (
     EXIT_LANE,
@@ -220,12 +220,11 @@ class State:
         self.kept = new
 
 
-@settings(max_examples=15, deadline=None)
-@given(traffic=traffics, order=st.randoms(), batch_s=st.integers(20, 300))
-def test_accidents_followed_batch_by_batch_are_those_of_the_rules(traffic, order, batch_s):
+def followed(follow, traffic, order, batch_s):
+    """What a stateful function gives, batch by batch."""
     pd = pytest.importorskip("pandas")
     states: dict[tuple[int, int], State] = {}
-    news = []
+    rows = []
     batches: dict[int, list[Report]] = {}
     for found in traffic.reports():
         batches.setdefault(found.time // batch_s, []).append(found)
@@ -233,8 +232,25 @@ def test_accidents_followed_batch_by_batch_are_those_of_the_rules(traffic, order
         order.shuffle(reports)
         for key in {(r.xway, r.dir) for r in reports}:
             frame = pd.DataFrame([r for r in reports if (r.xway, r.dir) == key], columns=Report._fields)
-            for told in follow_side(key, iter([frame]), states.setdefault(key, State())):
-                news += [tuple(None if pd.isna(v) else int(v) for v in row) for row in told.to_numpy().tolist()]
+            for told in follow(key, iter([frame]), states.setdefault(key, State())):
+                rows += [tuple(None if pd.isna(v) else int(v) for v in row) for row in told.to_numpy().tolist()]
+    return rows
+
+
+@settings(max_examples=15, deadline=None)
+@given(traffic=traffics, order=st.randoms(), batch_s=st.integers(20, 300))
+def test_entries_followed_batch_by_batch_have_the_alerts_of_the_rules(traffic, order, batch_s):
+    entered = followed(follow_entries, traffic, order, batch_s)
+    expected = judge(traffic.reports())
+    assert sorted(row[:5] for row in entered) == sorted(toll[:5] for toll in expected.tolls)
+    assert all(minute == time // 60 + 1 for _, time, _, _, _, minute, _ in entered)
+    assert sorted((*row[:4], row[6]) for row in entered if row[6] is not None) == sorted(expected.alerts)
+
+
+@settings(max_examples=15, deadline=None)
+@given(traffic=traffics, order=st.randoms(), batch_s=st.integers(20, 300))
+def test_accidents_followed_batch_by_batch_are_those_of_the_rules(traffic, order, batch_s):
+    news = followed(follow_side, traffic, order, batch_s)
     expected = judge(traffic.reports()).accidents
     assert sorted(row for row in news if row[-1] is not None) == sorted(a for a in expected if a.until is not None)
     assert sorted(row[:-1] for row in news if row[-1] is None) == sorted(a[:-1] for a in expected)

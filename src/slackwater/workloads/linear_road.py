@@ -8,9 +8,11 @@ Over a frame of all reports, `tolls` and `alerts` give exactly what the oracle d
   arrive in the order of their times from one batch to the next; within a batch order does not matter. A car that leaves
   an expressway without reporting the exit lane, and comes back, is seen as never gone. Cars in the exit lane are
   forgotten, so that the state does not grow with every car that ever passed; nobody crashes there.
-- Tolls are for the frame only. Linear Road wants them 5 s after a car has entered, from the statistics of the minute
-  that has just ended, and they need each car's report before, accidents and statistics at once: three stateful steps
-  over one stream, which Spark would read once for each, to be joined when the watermark has passed that minute.
+- `entries_seen` follows each side too, with the same care: which cars enter which segments, and the accident ahead. Its
+  rows with an accident are the alerts.
+- `tolls_joined` joins those entries with the statistics. Spark has no operator that gives both of one stream, so they
+  are queries of their own, and this one reads what they wrote. A toll leaves when the watermark has passed its minute:
+  Linear Road wants it 5 s after a car has entered.
 
 Linear Road's emission time is whoever writes the rows' to add: it is the time at which they leave.
 """
@@ -37,9 +39,13 @@ if TYPE_CHECKING:
 
 SCHEMA = "time BIGINT, vid BIGINT, speed BIGINT, xway BIGINT, lane BIGINT, dir BIGINT, seg BIGINT, pos BIGINT"
 NEWS_SCHEMA = "xway BIGINT, dir BIGINT, seg BIGINT, first_vid BIGINT, second_vid BIGINT, since BIGINT, until BIGINT"
+ENTRIES_SCHEMA = "vid BIGINT, time BIGINT, xway BIGINT, dir BIGINT, seg BIGINT, minute BIGINT, accident_seg BIGINT"
 _SEGMENT = ("xway", "dir", "seg")
 _PLACE = ("xway", "dir", "lane", "pos")
 _MINUTE_OF = "{} div 60 + 1"
+_OVER = f"(nov - {TOLL_FREE_CARS})"
+_DUE = f"nov > {TOLL_FREE_CARS} AND lav < {TOLL_BELOW_MPH} AND accident_seg IS NULL"
+_TOLL = f"IF({_DUE}, 2 * {_OVER} * {_OVER}, 0L)"
 
 
 def statistics(reports: DataFrame, delay_s: float = 0.0) -> DataFrame:
@@ -111,12 +117,10 @@ def entries(reports: DataFrame) -> DataFrame:
 
 def tolls(reports: DataFrame) -> DataFrame:
     """(vid, time, xway, dir, seg, lav, toll), one row for every car that enters a segment."""
-    over = f"(nov - {TOLL_FREE_CARS})"
-    due = f"nov > {TOLL_FREE_CARS} AND lav < {TOLL_BELOW_MPH} AND accident_seg IS NULL"
     return (
         _warned(reports)
         .join(statistics(reports), [*_SEGMENT, "minute"], "left")
-        .selectExpr("vid", "time", *_SEGMENT, "lav", f"IF({due}, 2 * {over} * {over}, 0L) AS toll")
+        .selectExpr("vid", "time", *_SEGMENT, "lav", f"{_TOLL} AS toll")
     )
 
 
@@ -166,41 +170,127 @@ def accident_news(reports: DataFrame) -> DataFrame:
     )
 
 
-def follow_side(key: tuple[int, int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    """One side of an expressway over one batch: the state is its cars' last places, and its open accidents.
+def entries_seen(reports: DataFrame) -> DataFrame:
+    """A stream of entries, (vid, time, xway, dir, seg, minute, accident_seg): the nearest accident ahead that counts.
 
-    A car is {vid: [lane, pos, reports there]}; an accident, [seg, first, second, since].
+    Where there is none, accident_seg is null. Exact under the same conditions as `accident_news`.
     """
+    from pyspark.sql.streaming.state import GroupStateTimeout  # noqa: PLC0415
+
+    return reports.groupBy("xway", "dir").applyInPandasWithState(
+        follow_entries, ENTRIES_SCHEMA, "side STRING", "append", GroupStateTimeout.NoTimeout
+    )
+
+
+def tolls_joined(entered: DataFrame, known: DataFrame, delay_s: float = 120.0) -> DataFrame:
+    """`tolls` from streams of `entries_seen` and `statistics`: a toll leaves when the watermark has passed its minute.
+
+    The delay must be longer than a minute, as times within one are cut to its beginning, by what streams lag.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415  # Spark's own convention; loaded on use
+
+    def by_minute(frame: DataFrame) -> DataFrame:
+        minute = F.expr("timestamp_seconds(60 * (minute - 1))")
+        return frame.withColumn("from", minute).withWatermark("from", f"{round(1000 * delay_s)} milliseconds")
+
+    statistics_known = by_minute(known).drop("minute")
+    return (
+        by_minute(entered)
+        .join(statistics_known, [*_SEGMENT, "from"], "left")
+        .selectExpr("vid", "time", *_SEGMENT, "lav", f"{_TOLL} AS toll")
+    )
+
+
+def follow_side(key: tuple[int, int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    """One side of an expressway over one batch: news of its accidents."""
+    side = _Side(state)
+    news: list[tuple[int | None, ...]] = []
+    for time_s, reports in _by_second(frames):
+        found, over = side.second(time_s, reports)
+        news += [(*key, *accident, time_s) for accident in over]
+        news += [(*key, *accident, None) for accident in found]
+    side.keep(state)
+    yield _whole(news, NEWS_SCHEMA)
+
+
+def follow_entries(key: tuple[int, int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    """One side of an expressway over one batch: which cars entered which segments, and what lies ahead of them."""
+    side = _Side(state)
+    entered: list[tuple[int | None, ...]] = []
+    for time_s, reports in _by_second(frames):
+        entering = [report for report in reports if side.enters(report)]
+        side.second(time_s, reports)
+        for vid, _, _, seg in entering:
+            ahead = side.accident_ahead(key[1], seg, time_s)
+            entered.append((vid, time_s, *key, seg, time_s // 60 + 1, ahead))
+    side.keep(state)
+    yield _whole(entered, ENTRIES_SCHEMA)
+
+
+class _Side:
+    """One side of an expressway: its cars' last places, and its open accidents.
+
+    A car is {vid: [lane, pos, seg, reports there]}; an accident, [seg, first, second, since]; a report,
+    [vid, lane, pos, seg].
+    """
+
+    def __init__(self, state: Any) -> None:
+        self.cars: dict[str, list[int]]
+        self.standing: list[list[int]]
+        self.cars, self.standing = json.loads(state.get[0]) if state.exists else ({}, [])
+
+    def keep(self, state: Any) -> None:
+        state.update((json.dumps([self.cars, self.standing]),))
+
+    def enters(self, report: list[int]) -> bool:
+        """A car that is not known was never there, or had left."""
+        vid, lane, _, seg = report
+        car = self.cars.get(str(vid))
+        return lane != EXIT_LANE and (car is None or car[2] != seg)
+
+    def second(self, time_s: int, reports: list[list[int]]) -> tuple[list[list[int]], list[list[int]]]:
+        """What the reports of one moment change: accidents that are found, and those that are over."""
+        found: list[list[int]] = []
+        over: list[list[int]] = []
+        # Who moves goes first: a car that stops in the same moment did not stand beside it.
+        moved = [report for report in reports if self.cars.get(str(report[0]), [])[:2] != report[1:3]]
+        for vid, lane, pos, seg in moved:
+            ended = [accident for accident in self.standing if vid in accident[1:3]]
+            self.standing = [accident for accident in self.standing if accident not in ended]
+            over += ended
+            self.cars.pop(str(vid), None)
+            if lane != EXIT_LANE:
+                self.cars[str(vid)] = [lane, pos, seg, 1]
+        for vid, lane, pos, seg in (report for report in reports if report not in moved):
+            car = self.cars[str(vid)]
+            car[3] += 1
+            if car[3] == STOPPED_REPORTS:
+                found += [[seg, *sorted((other, vid)), time_s] for other in self._stopped(lane, pos) if other != vid]
+        self.standing += found
+        return found, over
+
+    def accident_ahead(self, direction: int, seg: int, time_s: int) -> int | None:
+        near = {}
+        for accident_seg, _, _, since in self.standing:
+            ahead = accident_seg - seg if direction == 0 else seg - accident_seg
+            if 0 <= ahead <= SEEN_SEGMENTS and time_s // 60 > since // 60:
+                near[ahead] = accident_seg
+        return near[min(near)] if near else None
+
+    def _stopped(self, lane: int, pos: int) -> list[int]:
+        return [
+            int(vid) for vid, (*at, _, reports) in self.cars.items() if at == [lane, pos] and reports >= STOPPED_REPORTS
+        ]
+
+
+def _by_second(frames: Iterator[pd.DataFrame]) -> Iterator[tuple[int, list[list[int]]]]:
     import pandas as pd  # noqa: PLC0415  # only workers need it
 
-    cars, standing = json.loads(state.get[0]) if state.exists else ({}, [])
-    news: list[tuple[int | None, ...]] = []
-    # Who moves goes first: a car that stops in the same moment did not stand beside it.
     for time_s, together in pd.concat(list(frames)).sort_values("vid").groupby("time"):
-        moved: list[list[int]] = []
-        stayed: list[list[int]] = []
-        for vid, lane, pos, seg in together[["vid", "lane", "pos", "seg"]].to_numpy().tolist():
-            same = cars.get(str(vid), [])[:2] == [lane, pos]
-            (stayed if same else moved).append([vid, lane, pos, seg])
-        for vid, lane, pos, _ in moved:
-            over = [accident for accident in standing if vid in accident[1:3]]
-            standing = [accident for accident in standing if accident not in over]
-            news += [(*key, *accident, int(time_s)) for accident in over]
-            cars.pop(str(vid), None)
-            if lane != EXIT_LANE:
-                cars[str(vid)] = [lane, pos, 1]
-        for vid, lane, pos, seg in stayed:
-            cars[str(vid)][2] += 1
-            if cars[str(vid)][2] == STOPPED_REPORTS:
-                found = [
-                    [seg, *sorted((other, vid)), int(time_s)] for other in _stopped(cars, lane, pos) if other != vid
-                ]
-                standing += found
-                news += [(*key, *accident, None) for accident in found]
-    state.update((json.dumps([cars, standing]),))
-    columns = [column.split()[0] for column in NEWS_SCHEMA.split(", ")]
-    yield pd.DataFrame(news, columns=columns).astype("Int64")
+        yield int(time_s), together[["vid", "lane", "pos", "seg"]].to_numpy().tolist()
 
 
-def _stopped(cars: dict[str, list[int]], lane: int, pos: int) -> list[int]:
-    return [int(vid) for vid, (*at, reports) in cars.items() if at == [lane, pos] and reports >= STOPPED_REPORTS]
+def _whole(rows: list[tuple[int | None, ...]], schema: str) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415
+
+    return pd.DataFrame(rows, columns=[column.split()[0] for column in schema.split(", ")]).astype("Int64")
