@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from slackwater.late.query import LateQuery
+
     Frames = Mapping[str, DataFrame]
     Rows = Mapping[str, Sequence[Mapping[str, Any]]]
     """By table name; a row by column name, plain JSON values, times as BIGINT milliseconds named `*_ms`."""
@@ -32,15 +34,16 @@ def as_emitted(emitted: DataFrame) -> DataFrame:
 class Stage:
     """One streaming query: reads inputs, or what earlier stages wrote, and gives a frame.
 
-    reads: names of input tables or of earlier stages. build: the same function for streams and static frames.
-    columns: DDL of what it gives, so that a later stage can read it from files. settle: makes the answer out of all
-    rows that the stream emitted, in any order. keys: columns that name a row of the answer, by which a row that is
-    there with other values can be told from one that is not there.
+    reads: names of input tables or of earlier stages. build: the same function for streams and static frames; what
+    takes late rows (`slackwater.late`) is for streams only, and has `window`, a struct of start and end, before its
+    columns. columns: DDL of what it gives, so that a later stage can read it from files. settle: makes the answer out
+    of all rows that the stream emitted, in any order. keys: columns that name a row of the answer, by which a row that
+    is there with other values can be told from one that is not there.
     """
 
     name: str
     reads: tuple[str, ...]
-    build: Callable[[Frames], DataFrame]
+    build: Callable[[Frames], DataFrame | LateQuery]
     columns: str
     settle: Callable[[DataFrame], DataFrame] = as_emitted
     keys: tuple[str, ...] = ()
@@ -77,6 +80,13 @@ class FiniteWorkload(Protocol):
     def closing(self, rows: Rows) -> Rows: ...
 
     def expected(self, rows: Rows) -> Answers: ...
+
+
+def window_starts_ms(event_ms: int, length_ms: int, slide_ms: int | None = None, phase_ms: int = 0) -> list[int]:
+    """The windows that a time belongs to, for oracles: they begin at `phase_ms` and every slide from there."""
+    slide_ms = slide_ms or length_ms
+    last_ms = event_ms - (event_ms - phase_ms) % slide_ms
+    return list(range(last_ms, event_ms - length_ms, -slide_ms))
 
 
 def check_stages(workload: FiniteWorkload) -> None:

@@ -5,11 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slackwater.errors import unknown_name
+from slackwater.workloads.late_finite import LATE_FINITE
+from slackwater.workloads.linear_road_finite import LinearRoadFinite, LinearRoadWindowsFinite
+from slackwater.workloads.nexmark.finite import NexmarkFinite
+from slackwater.workloads.nyt_finite import NytFinite
+from slackwater.workloads.ysb_finite import YsbFinite
 
 if TYPE_CHECKING:
     from slackwater.workloads.finite import FiniteWorkload
 
-FINITE: dict[str, FiniteWorkload] = {}
+_ALL: tuple[FiniteWorkload, ...] = (
+    YsbFinite(),
+    NytFinite(),
+    LinearRoadFinite(),
+    LinearRoadWindowsFinite(),
+    NexmarkFinite(),
+    *LATE_FINITE,
+)
+FINITE: dict[str, FiniteWorkload] = {workload.name: workload for workload in _ALL}
 
 
 def finite_workload(name: str) -> FiniteWorkload:

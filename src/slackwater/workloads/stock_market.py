@@ -143,7 +143,7 @@ def _oracle(numbers: NDArray[np.int64], event_ms: NDArray[np.int64], seed: int) 
     by_stock: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for which, at, cents in zip(stock.tolist(), slot.tolist(), price.tolist(), strict=True):
         by_stock[which][at].append(cents)
-    warnings = {which: _warnings(slots) for which, slots in by_stock.items()}
+    warnings = {which: sliding_warnings(slots) for which, slots in by_stock.items()}
     correlation = 0.0
     if len(set(warnings.values())) > 1 and len({mentions[which] for which in warnings}) > 1:
         pairs = [(count, mentions[which]) for which, count in warnings.items()]
@@ -156,7 +156,7 @@ def _oracle(numbers: NDArray[np.int64], event_ms: NDArray[np.int64], seed: int) 
     return rows
 
 
-def _warnings(slots: dict[int, list[int]]) -> int:
+def sliding_warnings(slots: dict[int, list[int]]) -> int:
     """How many sliding windows, of two slots each, are 5 % off the mean of the one before."""
     sliding = {at: slots.get(at, []) + slots.get(at + 1, []) for at in range(min(slots) - 1, max(slots) + 1)}
     found = 0
