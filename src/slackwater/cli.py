@@ -30,6 +30,7 @@ from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
 from slackwater.sim.commands import sim
+from slackwater.verify.commands import verify
 from slackwater.workloads.registry import WORKLOADS
 
 app = App(
@@ -51,6 +52,7 @@ bench.command(bench_kills, name="kills")
 bench.command(bench_late, name="late")
 bench.command(bench_chain, name="chain")
 app.command(sim)
+app.command(verify)
 app.command(late)
 app.command(middleware)
 app.command(cluster)
