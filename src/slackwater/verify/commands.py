@@ -13,7 +13,6 @@ from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
 from slackwater.policies.registry import known_policies
 from slackwater.provenance import commit
 from slackwater.verify.model import Settings, Trial, Verdict
-from slackwater.workloads.finite_registry import FINITE, finite_workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,13 +60,15 @@ def verify(
     json
         Write the outcome to this file.
     """
+    from slackwater.workloads.finite_registry import FINITE, finite_workload  # noqa: PLC0415  # Spark is loaded on use
+
     chosen = list(FINITE.values()) if workload == ALL else [finite_workload(workload)]
     if size < 1:
         raise ConfigurationError(f"--size {size}: give 1 or more.")
     settings = Settings(files=files, timeout_s=timeout)
     trials = [Trial(policy, restarts, kill_scheduler) for policy in (None, *_policies(policies))]
 
-    from slackwater.verify.run import verify as verify_one  # noqa: PLC0415  # Spark is loaded on use
+    from slackwater.verify.run import verify as verify_one  # noqa: PLC0415
     from slackwater.verify.session import small_session  # noqa: PLC0415
 
     verdicts = []
