@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from slackwater.workloads.finite import Rows
@@ -50,8 +51,8 @@ class Feed:
         self._arrived = until
 
 
-def _lines(rows: object) -> list[str]:
-    return [json.dumps(row) + "\n" for row in rows]  # type: ignore[attr-defined]
+def _lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [json.dumps(row) + "\n" for row in rows]
 
 
 def _parts(lines: list[str], count: int) -> list[list[str]]:

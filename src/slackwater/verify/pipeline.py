@@ -11,13 +11,15 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
+
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.workloads.finite import check_stages
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from slackwater.verify.feed import Feed
@@ -95,7 +97,7 @@ class Pipeline:
     def _start(self, stage: Stage) -> StreamingQuery:
         built: Any = stage.build({name: self._stream(name) for name in stage.reads})
         name = f"{self._workload.name}:{stage.name}"
-        if hasattr(built, "over"):
+        if not isinstance(built, DataFrame):
             from slackwater import late  # noqa: PLC0415
 
             self._late.add(stage.name)
