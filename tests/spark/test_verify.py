@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from slackwater.cli import main
 from slackwater.errors import ConfigurationError
 from slackwater.verify.model import Settings, Trial
 from slackwater.verify.run import verify
 from slackwater.workloads.finite import Stage
-from slackwater.workloads.finite_registry import finite_workload
+from slackwater.workloads.finite_registry import FINITE, finite_workload
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from slackwater.verify.model import Verdict
 
 pytestmark = [
@@ -108,25 +113,39 @@ def test_windows_that_take_late_rows_are_equal_though_they_were_restarted_and_lo
     assert outcome.outputs["tumbling"].found_rows == 8
 
 
-def test_a_wrong_query_is_caught_with_its_rows(spark: Any) -> None:
+def test_a_wrong_query_is_caught_with_its_rows(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     def too_few(frames: Any) -> Any:
         return counts(frames).where("NOT (k = 'a' AND count = 4)").replace({"b": "d"}, subset="k")
 
     def one_off(frames: Any) -> Any:
         return counts(frames).withColumn("count", F.expr("IF(k = 'c', count + 1, count)"))
 
-    wrong = replace(COUNTS, build=too_few)
-    (outcome,) = run(spark, Toy((wrong,)), Trial(None)).outcomes
-    found = outcome.outputs["counts"]
-    assert not outcome.equal
-    assert {row[1] for row in found.missing} == {"a", "b"}
-    assert {row[1] for row in found.surplus} == {"d"}
-    assert not found.different
+    monkeypatch.setattr("slackwater.verify.session.small_session", lambda _: nullcontext(spark))
+    monkeypatch.setitem(FINITE, "toy", Toy((replace(COUNTS, build=too_few),)))
+    command = ["verify", "toy", "--policies", "round-robin", "--size", "60", "--files", "2"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--json", str(tmp_path / "verify.json")])
+    assert ended.value.code == 1
+    told = capsys.readouterr()
+    assert "2 of 2 runs differ from the oracle: toy (spark), toy (round-robin)" in told.err
+    assert "counts: 18 rows expected, 16 found" in told.out
+    assert "missing: 8" in told.out
+    assert "surplus: 6" in told.out
+    claims = json.loads((tmp_path / "verify.json").read_text())["claims"]
+    assert [(claim["measured"], claim["holds"]) for claim in claims] == [(14, False)] * 2
 
     (outcome,) = run(spark, Toy((replace(COUNTS, build=one_off),)), Trial("round-robin")).outcomes
     found = outcome.outputs["counts"]
     assert (found.missing, found.surplus) == ((), ())
     assert [(right[2] - left[2], left[1]) for left, right in found.different] == [(1, "c")] * 6
+
+    monkeypatch.setitem(FINITE, "toy", Toy((COUNTS,)))
+    with pytest.raises(SystemExit) as ended:
+        main([*command[:2], "--policies", "", *command[4:]])
+    assert ended.value.code in (0, None)
+    assert "1 of 1 runs are equal to the oracle" in capsys.readouterr().out
 
 
 def test_a_query_that_fails_ends_its_trial_with_its_own_error_and_the_next_one_runs(spark: Any) -> None:

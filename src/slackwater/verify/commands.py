@@ -85,7 +85,7 @@ def verify(
     wrong = [f"{v.workload} ({o.trial.name})" for v in verdicts for o in v.outcomes if not o.equal]
     if wrong:
         raise SlackwaterError(f"{len(wrong)} of {len(outcomes)} runs differ from the oracle: {', '.join(wrong)}.")
-    print(f"all {len(outcomes)} runs are equal to the oracle")
+    print(f"{len(outcomes)} of {len(outcomes)} runs are equal to the oracle")
 
 
 def tell(outcome: Outcome) -> None:

@@ -30,6 +30,8 @@ def small_session(scratch: Path) -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
+        # Spark's workers put frames together in a way that pandas warns of, once for each task.
+        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
         "spark.local.dir": str(scratch / "local"),
         "spark.log.level": "ERROR",
         "spark.scheduler.mode": "FAIR",

@@ -185,18 +185,19 @@ def entries_seen(reports: DataFrame) -> DataFrame:
 def tolls_joined(entered: DataFrame, known: DataFrame, delay_s: float = 120.0) -> DataFrame:
     """`tolls` from streams of `entries_seen` and `statistics`: a toll leaves when the watermark has passed its minute.
 
-    The delay must be longer than a minute, as times within one are cut to its beginning, by what streams lag.
+    The delay is longer than a minute, as entries of one stand for its end; by how much, streams may be out of order.
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # Spark's own convention; loaded on use
 
     def by_minute(frame: DataFrame) -> DataFrame:
-        minute = F.expr("timestamp_seconds(60 * (minute - 1))")
-        return frame.withColumn("from", minute).withWatermark("from", f"{round(1000 * delay_s)} milliseconds")
+        # Not its beginning: traffic starts at 1970, where Spark's watermark does, and what is not after that is late.
+        end = F.expr("timestamp_seconds(60 * minute)")
+        return frame.withColumn("end", end).withWatermark("end", f"{round(1000 * delay_s)} milliseconds")
 
     statistics_known = by_minute(known).drop("minute")
     return (
         by_minute(entered)
-        .join(statistics_known, [*_SEGMENT, "from"], "left")
+        .join(statistics_known, [*_SEGMENT, "end"], "left")
         .selectExpr("vid", "time", *_SEGMENT, "lav", f"{_TOLL} AS toll")
     )
 
