@@ -95,7 +95,7 @@ def bench_command(workload: str) -> Callable[..., None]:
         json_file
             File for the results; written anew after every run.
         payload
-            Events as columns, or as text that the query parses: json (ysb), csv (nyt).
+            Events as columns, or as text that the query parses: json (ysb, riot), csv (nyt).
         sweep
             Trigger intervals in seconds that spark-tuned tries.
         delay

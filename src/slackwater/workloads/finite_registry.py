@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slackwater.errors import unknown_name
+from slackwater.workloads import syn
 from slackwater.workloads.late_finite import LATE_FINITE
 from slackwater.workloads.linear_road_finite import LinearRoadFinite, LinearRoadWindowsFinite
 from slackwater.workloads.nexmark.finite import NexmarkFinite
 from slackwater.workloads.nyt_finite import NytFinite
+from slackwater.workloads.riot import RiotEtl, RiotStats
+from slackwater.workloads.voip import Voip
 from slackwater.workloads.ysb_finite import YsbFinite
 
 if TYPE_CHECKING:
@@ -21,6 +24,11 @@ _ALL: tuple[FiniteWorkload, ...] = (
     LinearRoadWindowsFinite(),
     NexmarkFinite(),
     *LATE_FINITE,
+    RiotEtl(),
+    RiotStats(),
+    Voip(),
+    syn.Syn(),
+    syn.blocking(),
 )
 FINITE: dict[str, FiniteWorkload] = {workload.name: workload for workload in _ALL}
 

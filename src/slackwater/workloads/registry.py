@@ -9,6 +9,8 @@ from slackwater.errors import ConfigurationError, unknown_name
 from slackwater.workloads.linear_road_windows import FEEDS, LinearRoadWindows
 from slackwater.workloads.nyt import Nyt
 from slackwater.workloads.rate_source import require_exact_event_times
+from slackwater.workloads.riot.windows import RiotWindows
+from slackwater.workloads.voip.windows import VoipWindows
 from slackwater.workloads.ysb import Ysb
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from slackwater.workloads import nyt, ysb
     from slackwater.workloads.base import PayloadKind, Workload
+    from slackwater.workloads.riot import windows as riot
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,14 @@ def _linear_road(asked: Asked) -> Workload:
     return LinearRoadWindows(source_partitions=asked.source_partitions)
 
 
+def _riot(asked: Asked) -> Workload:
+    return RiotWindows(payload=cast("riot.PayloadKind", asked.payload), source_partitions=asked.source_partitions)
+
+
+def _voip(asked: Asked) -> Workload:
+    return VoipWindows(source_partitions=asked.source_partitions)
+
+
 WORKLOADS = {
     entry.name: entry
     for entry in (
@@ -103,6 +114,8 @@ WORKLOADS = {
             streams=FEEDS,
             deadline_share=1 / 3,
         ),
+        Entry("riot", "RIoTBench STATS", _riot, ("columns", "json"), rate=350, window_s=10.0),
+        Entry("voip", "VoipStream", _voip, ("columns",), rate=2_000, window_s=10.0),
     )
 }
 
