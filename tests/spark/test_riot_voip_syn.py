@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-# The whole chain keeps a fifth; every fifth row that comes to the blocking operator is held, for 100 ms on average.
-HELD = syn.blocking(selectivity=0.2, rounds=3, holds_in_1000=200)
+# The whole chain keeps a fifth; one in ten rows that come to the blocking operator is held, for 100 ms on average.
+HELD = syn.blocking(selectivity=0.2, rounds=3, holds_in_1000=100)
 CASES: dict[str, tuple[FiniteWorkload, int]] = {
     "riot-etl": (RiotEtl(), 150),
     "riot-stats": (RiotStats(), 240),
@@ -69,7 +69,8 @@ def test_a_stream_in_three_batches_and_a_static_frame_give_the_rows_of_the_oracl
     workload, size = CASES[name]
     rows = workload.generate(3, size)
     expected = workload.expected(rows)
-    streams, static = {}, {}
+    streams: dict[str, Any] = {}
+    static: dict[str, Any] = {}
     for table, ddl in workload.tables.items():
         inbox = write(rows[table], tmp_path / table)
         streams[table] = spark.readStream.schema(ddl).option("maxFilesPerTrigger", 1).json(inbox)
