@@ -116,16 +116,18 @@ def reports(numbered: DataFrame, spec: QuerySpec) -> DataFrame:
         )
         .selectExpr("*", f"IF(side % 2 = 0, feet, {ROAD_FEET} - 1 - feet) AS position")
     )
-    # What is joined on must not be nullable: a join asks for keys that are not null, the optimiser moves that question
-    # below every projection here, and the expressions that it puts in their place grow eightfold with each mixing.
+    # A generator of one row, because the optimiser cannot see through it. From a join above, it asks below whether keys
+    # are not null and where they come from, putting each column's expression in the place of its name: those grow
+    # eightfold with each mixing.
     return driven.selectExpr(
         "event_time",
-        "car",
-        f"IF(stops AND step >= {STOPS_AT_REPORT}, 0L, cruising) AS speed",
-        "coalesce(side div 2, 0L) AS xway",
-        "coalesce(side % 2, 0L) AS dir",
-        f"coalesce(position div {SEGMENT_FEET}, 0L) AS segment",
-        "4 * position + 1 + habit div 20 % 3 AS place",
+        f"""inline(array(struct(
+            car,
+            IF(stops AND step >= {STOPS_AT_REPORT}, 0L, cruising) AS speed,
+            side div 2 AS xway,
+            side % 2 AS dir,
+            position div {SEGMENT_FEET} AS segment,
+            4 * position + 1 + habit div 20 % 3 AS place)))""",
     )
 
 
