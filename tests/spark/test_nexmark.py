@@ -52,9 +52,8 @@ def run(spark: Any, name: str, rows: Rows, *, streaming: bool = False) -> Answer
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_batch_answers_what_was_worked_out_by_hand_and_what_the_oracle_says(spark, name):
+def test_batch_answers_what_was_worked_out_by_hand(spark, name):
     assert run(spark, name, CASES[name].rows) == CASES[name].answer
-    assert run(spark, name, GENERATED) == expected(name, GENERATED)
 
 
 @pytest.fixture
