@@ -25,7 +25,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
-  bench-policies bench-workloads verify report clean
+  bench-policies bench-workloads verify bench-mix report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +128,10 @@ bench-workloads: setup ## Taxi trips and Linear Road, 4 queries each
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench nyt --queries 4 --sweep 1,2,3 --seeds 3 --json $(RESULTS)/nyt-4.json
 	$(BIN)/slackwater bench linear-road --queries 4 --sweep 2,3,4 --seeds 3 --json $(RESULTS)/linear-road-4.json
+
+bench-mix: setup ## A platform of different workloads, rates, windows and classes in one application
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench mix --spec benchmarks/mixes/platform.toml --seeds 3 --json $(RESULTS)/mix-platform.json
 
 bench-decisions: setup ## How long a decision takes, for every policy, with 100 and 1000 queries
 	@mkdir -p $(RESULTS)

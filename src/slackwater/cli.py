@@ -25,6 +25,7 @@ from slackwater.bench.experiment_commands import (
     bench_middleware_cost,
 )
 from slackwater.bench.late_commands import bench_late
+from slackwater.bench.mix_commands import bench_mix
 from slackwater.cluster.commands import cluster
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.late.commands import late
@@ -42,6 +43,7 @@ bench = App(name="bench", help="Measure policies against plain Spark, each in a 
 app.command(bench)
 for workload in WORKLOADS:
     bench.command(bench_command(workload), name=workload)
+bench.command(bench_mix, name="mix")
 bench.command(bench_classes, name="classes")
 bench.command(bench_memory, name="memory")
 bench.command(bench_beside, name="beside")

@@ -185,10 +185,16 @@ def test_only_real_collections_in_the_span_count_for_the_heap():
 
 def test_staggered_intervals_spread_six_per_cent_to_either_side():
     found = contender("spark-staggered-2.5s")
-    assert [found.interval_ms(i, 3) for i in range(3)] == [2350, 2500, 2650]
-    assert found.interval_ms(0, 1) == 2500
-    assert {contender("spark-every-0.5s").interval_ms(i, 9) for i in range(9)} == {500}
-    assert contender("spark-fair").interval_ms(0, 2) is None
+    assert [found.interval_ms(i, 3, 10.0) for i in range(3)] == [2350, 2500, 2650]
+    assert found.interval_ms(0, 1, 10.0) == 2500
+    assert {contender("spark-every-0.5s").interval_ms(i, 9, 10.0) for i in range(9)} == {500}
+    assert contender("spark-fair").interval_ms(0, 2, 10.0) is None
+
+
+def test_a_trigger_may_be_a_share_of_the_time_from_one_result_of_a_query_to_the_next():
+    found = contender("spark-staggered-0.5x")
+    assert [found.interval_ms(i, 3, every_s) for i, every_s in enumerate((10.0, 2.0, 1.0))] == [4700, 1000, 530]
+    assert contender("spark-every-2x").interval_ms(0, 2, 3.0) == 6000
 
 
 def result_of(spec: RunSpec, mean_s: float, *, steady: bool = True) -> RunResult:
@@ -219,7 +225,7 @@ def result_of(spec: RunSpec, mean_s: float, *, steady: bool = True) -> RunResult
 
 def plan(*policies: str, seeds: int = 1) -> BenchPlan:
     run = RunSpec("ysb", "", 0, 2, 100, 2.0, 1.0, 4.0, "spread", "columns")
-    return BenchPlan(run, policies, tuple(range(seeds)), sweep_s=(2.0, 3.0, 4.0))
+    return BenchPlan(run, policies, tuple(range(seeds)), sweep_s=(2.0, 3.0), sweep_x=(0.5,))
 
 
 def test_the_best_of_a_sweep_is_the_fastest_steady_run():
@@ -231,7 +237,7 @@ def test_the_best_of_a_sweep_is_the_fastest_steady_run():
 
 
 def test_spark_tuned_sweeps_on_the_first_seed_and_keeps_its_choice_on_the_others(monkeypatch):
-    means_s = {"spark-staggered-2s": 9.0, "spark-staggered-3s": 4.0, "spark-staggered-4s": 6.0}
+    means_s = {"spark-staggered-2s": 9.0, "spark-staggered-3s": 4.0, "spark-staggered-0.5x": 6.0}
     started = []
 
     def fake(spec, on_state):
@@ -273,12 +279,13 @@ def test_a_failed_run_is_recorded_and_the_others_go_on(monkeypatch):
     "wrong",
     [
         plan("spark-every-0s"),
+        plan("spark-staggered-0x"),
         plan(),
         plan("spark-fair", "spark-fair"),
         plan("spark-fair", seeds=0),
         replace(plan("spark-fair"), run=replace(plan().run, queries=0)),
         replace(plan("spark-fair"), run=replace(plan().run, rate=6000)),
-        replace(plan("spark-tuned"), sweep_s=()),
+        replace(plan("spark-tuned"), sweep_s=(), sweep_x=()),
     ],
 )
 def test_a_plan_that_cannot_be_run_is_refused_before_anything_starts(wrong):

@@ -220,3 +220,28 @@ def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'slackwater\[report\]'"):
         write_report([bench_file(tmp_path / "a.json", bench_run("klink"))], tmp_path / "out")
+
+
+def mix_part(name: str, slowdown: float, wrong: int = 0) -> dict[str, Any]:
+    figures = {"count": 5, "mean": slowdown, "p50": slowdown, "p90": slowdown, "p99": 2 * slowdown, "max": 2 * slowdown}
+    windows = {"expected": 5, "emitted": 5, "wrong": wrong}
+    return {"name": name, "queries": 2, "slowdown": figures, "latency_s": figures, "windows": windows}
+
+
+def test_a_mix_is_told_by_class_and_by_group_for_each_policy(tmp_path):
+    runs = [
+        bench_run(policy, per_class=[mix_part("high", value)], per_group=[mix_part("ads", value), mix_part("taxis", 7)])
+        for policy, value in (("klink", 0.25), ("spark-fair", 3.5))
+    ]
+    groups = [{"name": name, "workload": "ysb", "queries": 2} for name in ("ads", "taxis")]
+    mix = bench_file(tmp_path / "mix.json", *runs, workload="mix", mix={"name": "platform", "groups": groups})
+    page = page_of(tmp_path, mix, bench_file(tmp_path / "ysb.json", bench_run("klink")))
+    assert "mix platform: 16 queries in 2 groups" in page
+    assert page.count("<h3>By class</h3>") == page.count("<h3>By group</h3>") == 1
+    by_group = page.partition("<h3>By group</h3>")[2].partition("</table>")[0]
+    assert re.findall(r"<tr[^>]*><td>(.*?)</td><td>(.*?)</td><td>2</td><td>(.*?)</td>", by_group) == [
+        ("ads", "klink", "0.25"),
+        ("ads", "spark-fair", "3.50"),
+        ("taxis", "klink", "7.00"),
+        ("taxis", "spark-fair", "7.00"),
+    ]

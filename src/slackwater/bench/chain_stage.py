@@ -79,7 +79,7 @@ class _Application:
         for index, query in enumerate(specs):
             if chosen.kind in ("fair", "fixed"):
                 self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
-            running = self._start(query, chosen.interval_ms(index, len(specs)))
+            running = self._start(query, chosen.interval_ms(index, len(specs), query.slide_ms / 1000))
             self.running.append(running)
             give_up = time.monotonic() + _FIRST_BATCH_S
             while not self._batches(running) and time.monotonic() < give_up:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from slackwater.bench.harness import Listener, check, run_bench
+from slackwater.bench.mix_tables import print_mix
 from slackwater.bench.model import BenchPlan, OnCluster, RunSettings, RunSpec
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
@@ -97,7 +98,7 @@ def bench_command(workload: str) -> Callable[..., None]:
         payload
             Events as columns, or as text that the query parses: json (ysb, riot), csv (nyt).
         sweep
-            Trigger intervals in seconds that spark-tuned tries.
+            Trigger intervals in seconds that spark-tuned tries; 0.5x is half of the time from result to result.
         delay
             Watermark delay in seconds.
         cores
@@ -153,15 +154,13 @@ def bench_command(workload: str) -> Callable[..., None]:
         )
         plan = BenchPlan(
             run=run,
-            policies=tuple(name.strip() for name in policies.split(",") if name.strip()),
+            policies=names_in(policies),
             seeds=tuple(range(seed, seed + seeds)),
-            sweep_s=_numbers(sweep),
+            sweep_s=swept_intervals(sweep)[0],
+            sweep_x=swept_intervals(sweep)[1],
         )
         check(plan)
-        for option, file in (("--json", json_file), ("--trace", trace)):
-            if file is not None and not file.absolute().parent.is_dir():
-                raise ConfigurationError(f"{option} {file}: its folder does not exist; make it first.")
-        _run_and_print(plan, json_file, trace)
+        run_and_print(plan, json_file, trace)
 
     command.__doc__ = (command.__doc__ or "").replace("WORKLOAD", entry.about)
     return command
@@ -175,15 +174,26 @@ def _on_cluster(
     return None if workers == 0 else OnCluster(workers, cores, memory, kill_after_s, back_after_s)
 
 
-def _run_and_print(plan: BenchPlan, json_file: Path | None, trace_file: Path | None) -> None:
+def names_in(policies: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in policies.split(",") if name.strip())
+
+
+def run_and_print(plan: BenchPlan, json_file: Path | None, trace_file: Path | None) -> None:
+    for option, file in (("--json", json_file), ("--trace", trace_file)):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise ConfigurationError(f"{option} {file}: its folder does not exist; make it first.")
     progress = progress_bar()
     with progress, terminated_as_interrupted():
         result = run_bench(plan, Shown(progress, json_file, trace_file, plan.run.workload))
-    console = Console()
-    print_result(result, console if console.is_terminal else Console(width=REPORT_WIDTH))
+    print_result(result, report_console())
     if result.failures:
         names = ", ".join(f"{failure.policy} (seed {failure.seed})" for failure in result.failures)
         raise SlackwaterError(f"{len(result.failures)} runs failed: {names}. Their errors are above.")
+
+
+def report_console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=REPORT_WIDTH)
 
 
 def progress_bar() -> Progress:
@@ -278,15 +288,15 @@ def replace_file(file: Path, text: bytes) -> None:
 
 def print_result(result: BenchResult, console: Console) -> None:
     console.print(_runs_table(result))
+    if result.mix is not None:
+        print_mix(result, console)
     if len(result.seeds) > 1:
         console.print(_summary_table(result))
 
 
 def _runs_table(result: BenchResult) -> Table:
     table = Table(
-        title=f"{result.workload}: {result.queries} queries of {result.rate} events/s, "
-        f"{result.window_s:g} s windows{_sliding(result.slide_s)}, {result.phases}, {result.seconds:g} s measured"
-        f"{_where(result.cluster)}",
+        title=f"{_what(result)}, {result.phases}, {result.seconds:g} s measured{_where(result.cluster)}",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         caption="latency in s, from a window's end; propagation from when its last input could be read",
@@ -316,6 +326,16 @@ def _runs_table(result: BenchResult) -> Table:
         seed = [str(run.seed)] if len(result.seeds) > 1 else []
         table.add_row(name, *seed, *cells, style="dim" if run.sweep_of else None)
     return table
+
+
+def _what(result: BenchResult) -> str:
+    if result.mix is not None:
+        groups = len(result.mix.groups)
+        return (
+            f"mix {result.mix.name}: {result.queries} queries in {groups} groups, {result.mix.offered_per_s} events/s"
+        )
+    queries = f"{result.queries} queries of {result.rate} events/s"
+    return f"{result.workload}: {queries}, {result.window_s:g} s windows{_sliding(result.slide_s)}"
 
 
 def _sliding(slide_s: float | None) -> str:
@@ -356,11 +376,19 @@ def _number(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.2f}"
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        found = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ConfigurationError(f"--sweep takes seconds with commas, as in 2,3,4; got {text!r}.") from None
-    if any(value <= 0 for value in found):
-        raise ConfigurationError(f"--sweep takes intervals greater than 0 s; got {text!r}.")
-    return found
+def swept_intervals(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The intervals in `2,3,0.5x`: in seconds, and as shares of a query's time from result to result."""
+    seconds: list[float] = []
+    shares: list[float] = []
+    for part in names_in(text):
+        try:
+            value = float(part.removesuffix("x"))
+        except ValueError:
+            raise ConfigurationError(
+                f"--sweep takes seconds, or shares of the time from result to result, with commas, as in 2,3,0.5x; "
+                f"got {text!r}."
+            ) from None
+        if value <= 0:
+            raise ConfigurationError(f"--sweep takes intervals greater than 0; got {text!r}.")
+        (shares if part.endswith("x") else seconds).append(value)
+    return tuple(seconds), tuple(shares)

@@ -31,15 +31,15 @@ from slackwater.bench.model import (
     RunSpec,
     WorkerResult,
     contender,
-    staggered_name,
 )
+from slackwater.bench.slowdown import mix_claims
 from slackwater.cluster import ClusterPlan
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
 from slackwater.workloads.registry import workload_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from slackwater.bench.model import OnCluster, RunSettings
 
@@ -67,13 +67,9 @@ def check(plan: BenchPlan) -> None:
     """Raise ConfigurationError for a plan that cannot be run, before anything is started."""
     run = plan.run
     wrong = [
-        (run.queries < 1, f"queries must be at least 1; got {run.queries}."),
-        (run.window_s < 0.1, f"windows must be at least 0.1 s; got {run.window_s:g}."),
-        (run.delay_s < 0, f"the watermark delay must not be negative; got {run.delay_s:g} s."),
         (run.seconds <= 0, f"seconds must be greater than 0; got {run.seconds:g}."),
         (run.settings.cores < 1, f"cores must be at least 1; got {run.settings.cores}."),
         (run.settings.partitions < 1, f"partitions must be at least 1; got {run.settings.partitions}."),
-        (run.phases not in ("spread", "aligned"), f"phases are spread or aligned; got {run.phases!r}."),
         (not plan.policies, "no policy to run; name some, as in --policies spark-fair,klink."),
         (
             len(set(plan.policies)) < len(plan.policies),
@@ -81,7 +77,7 @@ def check(plan: BenchPlan) -> None:
         ),
         (not plan.seeds, "seeds must be at least 1."),
         (
-            TUNED in plan.policies and not plan.sweep_s,
+            TUNED in plan.policies and not plan.sweep,
             f"{TUNED} needs intervals to try, as in --sweep 2,3,4.",
         ),
     ]
@@ -90,10 +86,30 @@ def check(plan: BenchPlan) -> None:
             raise ConfigurationError(message)
     if run.cluster is not None:
         _check_cluster(run.cluster, run.seconds)
-    workload_entry(run.workload).check(run.payload, run.rate, run.window_s, run.slide_s)
-    for policy in (*plan.policies, *map(staggered_name, plan.sweep_s)):
+    if run.groups:
+        for group, part in zip(run.groups, run.parts(), strict=True):
+            try:
+                _check_queries(part)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"group {group.name!r}: {error}") from error
+    else:
+        _check_queries(run)
+    for policy in (*plan.policies, *plan.sweep):
         if policy != TUNED:
             contender(policy)
+
+
+def _check_queries(run: RunSpec) -> None:
+    wrong = [
+        (run.queries < 1, f"queries must be at least 1; got {run.queries}."),
+        (run.window_s < 0.1, f"windows must be at least 0.1 s; got {run.window_s:g}."),
+        (run.delay_s < 0, f"the watermark delay must not be negative; got {run.delay_s:g} s."),
+        (run.phases not in ("spread", "aligned"), f"phases are spread or aligned; got {run.phases!r}."),
+    ]
+    for is_wrong, message in wrong:
+        if is_wrong:
+            raise ConfigurationError(message)
+    workload_entry(run.workload).check(run.payload, run.rate, run.window_s, run.slide_s)
 
 
 def _check_cluster(cluster: OnCluster, seconds: float) -> None:
@@ -141,8 +157,8 @@ class _Bench:
             window_s=run.window_s,
             delay_s=run.delay_s,
             seconds=run.seconds,
-            phases=run.phases,
-            payload=run.payload,
+            phases=_common(part.phases for part in run.parts()),
+            payload=_common(part.payload for part in run.parts()),
             seed=plan.seeds[0],
             seeds=list(plan.seeds),
             commit=commit(),
@@ -151,10 +167,11 @@ class _Bench:
             settings=_resolved(run),
             cluster=run.cluster,
             slide_s=run.slide_s,
+            mix=plan.mix,
         )
 
     def planned_runs(self) -> int:
-        extra = len(self.plan.sweep_s) if TUNED in self.plan.policies else 0
+        extra = len(self.plan.sweep) if TUNED in self.plan.policies else 0
         return len(self.plan.seeds) * len(self.plan.policies) + extra
 
     def run(self, policy: str, seed: int) -> RunResult | None:
@@ -171,8 +188,8 @@ class _Bench:
                 self._add(replace(run, policy=TUNED, chosen=self.tuned))
             return
         sweep = []
-        for interval_s in self.plan.sweep_s:
-            run = self._measured(staggered_name(interval_s), seed)
+        for policy in self.plan.sweep:
+            run = self._measured(policy, seed)
             if run is not None:
                 sweep.append(replace(run, sweep_of=TUNED))
                 self._add(sweep[-1])
@@ -184,7 +201,9 @@ class _Bench:
         self._add(replace(best, policy=TUNED, chosen=best.policy, sweep_of=None))
 
     def publish(self, *, complete: bool = False) -> None:
-        self.result = replace(self.result, summary=summarise(self.result.runs), complete=complete)
+        summary = summarise(self.result.runs)
+        claims = [] if self.plan.mix is None else mix_claims(self.result.runs)
+        self.result = replace(self.result, summary=summary, claims=claims, complete=complete)
         self.listener.result(self.result)
 
     def _measured(self, policy: str, seed: int) -> RunResult | None:
@@ -328,6 +347,11 @@ class _Stderr:
             else:
                 self.last_state = message.get("state", self.last_state)
                 self.on_state(message)
+
+
+def _common(values: Iterable[str]) -> str:
+    found = set(values)
+    return found.pop() if len(found) == 1 else "mixed"
 
 
 def _resolved(run: RunSpec) -> RunSettings:

@@ -16,7 +16,7 @@ from slackwater.bench.model import Distribution, Interval, PolicySummary, Window
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from slackwater.bench.model import RunResult
+    from slackwater.bench.model import Backlog, RunResult
     from slackwater.workloads.base import EmittedRow, Oracle, Payload
 
 # Differences below these are noise, however large they are in per cent.
@@ -149,9 +149,21 @@ def is_steady(queries: Sequence[Sequence[Batch]], now_ms: int, span_ms: int, tol
 
 def kept_up(queries: Sequence[Sequence[Batch]], from_ms: int, to_ms: int, tolerance: float) -> bool:
     """Whether the watermarks' lag in the last third of the measured span is about that of the first."""
+    return _close(thirds_lag_ms(queries, from_ms, to_ms), tolerance, LAG_FLOOR_MS)
+
+
+def thirds_lag_ms(queries: Sequence[Sequence[Batch]], from_ms: int, to_ms: int) -> tuple[float | None, float | None]:
+    """The watermarks' lag in the first and in the last third of a span."""
     third_ms = (to_ms - from_ms) // 3
-    lags = [mean_lag_ms(queries, from_ms, from_ms + third_ms), mean_lag_ms(queries, to_ms - third_ms, to_ms)]
-    return _close(lags, tolerance, LAG_FLOOR_MS)
+    return mean_lag_ms(queries, from_ms, from_ms + third_ms), mean_lag_ms(queries, to_ms - third_ms, to_ms)
+
+
+def backlog_grew(backlog: Backlog, tolerance: float) -> bool:
+    """Whether the queries lagged more in the last third of the span than in the first; unknown is no growth."""
+    first_s, last_s = backlog.first_third_s, backlog.last_third_s
+    if first_s is None or last_s is None:
+        return False
+    return last_s - first_s > tolerance * max(first_s, LAG_FLOOR_MS / 1000)
 
 
 def _close(pair: Sequence[float | None], tolerance: float, floor: float) -> bool:
@@ -244,14 +256,16 @@ def _summary(policy: str, runs: Sequence[RunResult]) -> PolicySummary:
         latency_p99_s=interval(run.latency_s.p99 for run in runs),
         propagation_mean_s=interval(run.propagation_s.mean for run in runs),
         cpu_cores=cpu_cores,
+        slowdown_mean=interval(run.slowdown.mean for run in runs if run.slowdown),
+        slowdown_p99=interval(run.slowdown.p99 for run in runs if run.slowdown),
     )
 
 
 def best_of_sweep(runs: Sequence[RunResult]) -> RunResult | None:
-    """The run with the least mean latency among the steady ones; among all where none was steady."""
+    """The run with the least mean latency, of a mix slowdown, among the steady ones; of all where none was steady."""
     measured = [run for run in runs if run.latency_s.mean is not None]
     steady = [run for run in measured if run.steady]
-    return min(steady or measured, key=lambda run: run.latency_s.mean or 0.0, default=None)
+    return min(steady or measured, key=lambda run: (run.slowdown or run.latency_s).mean or 0.0, default=None)
 
 
 def cause_of_end(error: str) -> str:

@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from slackwater.bench.mix_model import Group, Mix  # noqa: TC001  # msgspec
 from slackwater.core.model import Knob
 from slackwater.errors import ConfigurationError, unknown_name
+from slackwater.sim.experiment import Claim  # noqa: TC001  # msgspec
 from slackwater.workloads.base import PayloadKind, Phases  # noqa: TC001  # msgspec reads the annotations
 
 TUNED = "spark-tuned"
@@ -92,6 +94,26 @@ class RunSpec:
     settings: RunSettings = RunSettings()
     scratch: str | None = None
     trace: bool = False  # record every batch, and the CPU time every second
+    groups: tuple[Group, ...] = ()  # of a mix; what they say goes before what is said for all queries above
+
+    def parts(self) -> tuple[RunSpec, ...]:
+        """The run itself; of a mix, one for each group, with seeds that no other group has."""
+        return tuple(
+            replace(
+                self,
+                workload=group.workload,
+                seed=100 * self.seed + place,
+                queries=group.queries,
+                rate=group.rate,
+                window_s=group.window_s,
+                slide_s=group.slide_s,
+                delay_s=group.delay_s,
+                phases=group.phases,
+                payload=group.payload,
+                groups=(),
+            )
+            for place, group in enumerate(self.groups)
+        ) or (self,)
 
     @property
     def warmup_min_s(self) -> float:
@@ -121,6 +143,13 @@ class BenchPlan:
     policies: tuple[str, ...]
     seeds: tuple[int, ...]
     sweep_s: tuple[float, ...] = (3.0, 4.0, 5.0)
+    sweep_x: tuple[float, ...] = ()  # as shares of each query's own time from result to result
+    mix: Mix | None = None  # that `run` has the groups of
+
+    @property
+    def sweep(self) -> tuple[str, ...]:
+        """The policies that spark-tuned tries."""
+        return (*map(staggered_name, self.sweep_s), *(f"spark-staggered-{share:g}x" for share in self.sweep_x))
 
     def spec(self, policy: str, seed: int) -> RunSpec:
         return replace(self.run, policy=policy, seed=seed)
@@ -133,19 +162,24 @@ class Contender:
     name: str
     kind: ContenderKind
     interval_s: float | None = None
+    interval_x: float | None = None
     staggered: bool = False
     policy: str = ""  # Slackwater's; empty for Spark's own
     knob: Knob = "balanced"
 
-    def interval_ms(self, index: int, count: int) -> int | None:
-        """The fixed trigger of query `index`, or None: as soon as possible, or as the scheduler says."""
-        if self.interval_s is None:
+    def interval_ms(self, index: int, count: int, every_s: float) -> int | None:
+        """The fixed trigger of query `index`, whose results are `every_s` apart.
+
+        None: as soon as possible, or as the scheduler says.
+        """
+        usual_s = self.interval_s if self.interval_x is None else self.interval_x * every_s
+        if usual_s is None:
             return None
         place = 2 * index / (count - 1) - 1 if self.staggered and count > 1 else 0.0
-        return round(1000 * self.interval_s * (1 + STAGGER * place))
+        return round(1000 * usual_s * (1 + STAGGER * place))
 
 
-_FIXED = re.compile(r"spark-(every|staggered)-(\d+(?:\.\d+)?)s")
+_FIXED = re.compile(r"spark-(every|staggered)-(\d+(?:\.\d+)?)([sx])")
 
 
 def contender(name: str) -> Contender:
@@ -155,10 +189,13 @@ def contender(name: str) -> Contender:
     if name == "spark-fair":
         return Contender(name, "fair")
     if fixed := _FIXED.fullmatch(name):
-        interval_s = float(fixed[2])
-        if interval_s <= 0:
-            raise ConfigurationError(f"the interval in {name!r} must be greater than 0 s.")
-        return Contender(name, "fixed", interval_s=interval_s, staggered=fixed[1] == "staggered")
+        interval = float(fixed[2])
+        if interval <= 0:
+            raise ConfigurationError(f"the interval in {name!r} must be greater than 0.")
+        staggered = fixed[1] == "staggered"
+        if fixed[3] == "x":
+            return Contender(name, "fixed", interval_x=interval, staggered=staggered)
+        return Contender(name, "fixed", interval_s=interval, staggered=staggered)
     return _slackwater(name)
 
 
@@ -168,7 +205,7 @@ def _slackwater(name: str) -> Contender:
     policy, _, knob = name.partition(":")
     ours = known_policies()
     if policy not in ours:
-        spark = ["spark-fifo", "spark-fair", "spark-every-5s", "spark-staggered-5s", TUNED]
+        spark = ["spark-fifo", "spark-fair", "spark-every-5s", "spark-staggered-5s", "spark-staggered-0.5x", TUNED]
         raise unknown_name("policy", policy, [*spark, *ours])
     for known in get_args(Knob):
         if (knob or "balanced") == known:
@@ -236,10 +273,12 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Backlog:
-    """The watermarks' mean age over the queries, at the start and the end of the measured span."""
+    """The watermarks' mean age over the queries, at the start and the end of the measured span and over its thirds."""
 
     start_s: float | None
     end_s: float | None
+    first_third_s: float | None = None
+    last_third_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -252,6 +291,19 @@ class QueryResult:
     windows: WindowCounts
     priority_class: int = 0
     latencies_s: list[float] = field(default_factory=list)
+    group: str = ""  # of a mix
+    every_s: float | None = None  # from one of its results to the next
+
+
+@dataclass(frozen=True)
+class GroupResult:
+    """How a group or a class of a mix fared; slowdown is latency over the query's time from result to result."""
+
+    name: str
+    queries: int
+    windows: WindowCounts
+    latency_s: Distribution
+    slowdown: Distribution
 
 
 @dataclass(frozen=True)
@@ -309,6 +361,9 @@ class RunResult:
     chosen: str | None = None
     cluster: ClusterRun | None = None
     beside: dict[str, Any] | None = None  # what the query beside the measured ones did
+    slowdown: Distribution | None = None  # of a mix, as are the next two
+    per_group: list[GroupResult] = field(default_factory=list)
+    per_class: list[GroupResult] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -348,6 +403,8 @@ class PolicySummary:
     latency_p99_s: Interval | None
     propagation_mean_s: Interval | None
     cpu_cores: Interval
+    slowdown_mean: Interval | None = None  # of a mix
+    slowdown_p99: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -362,6 +419,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class BenchResult:
+    """What a benchmark found. Of a mix, `rate` is the mean over its queries and `window_s` the longest window."""
+
     workload: str
     queries: int
     rate: int
@@ -378,6 +437,8 @@ class BenchResult:
     settings: RunSettings
     cluster: OnCluster | None = None
     slide_s: float | None = None  # None: windows tumble
+    mix: Mix | None = None
+    claims: list[Claim] = field(default_factory=list)  # that a mix tests
     runs: list[RunResult] = field(default_factory=list)
     summary: list[PolicySummary] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)

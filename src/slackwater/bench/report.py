@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from slackwater.bench.results import BenchFile, PolicyRow, Setting, Spread
+    from slackwater.bench.results import BenchFile, PartRow, PolicyRow, Setting, Spread
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def _page(
         body.append(f"<h2>{escape(setting.title)}</h2>")
         if setting is not first:
             body.append(f"<p>{escape(headline(setting))}</p>")
-        body += [_policy_table(setting.policies), _gallery(pictures)]
+        body += [_policy_table(setting.policies), *_part_tables(setting), _gallery(pictures)]
         if setting.sweep:
             swept = ", ".join(sorted({row.sweep_of for row in setting.sweep if row.sweep_of}))
             body += [f"<h3>Sweep of {escape(swept)}</h3>", _policy_table(setting.sweep)]
@@ -238,6 +238,36 @@ def _policy_row(row: PolicyRow) -> str:
     ]
     opening = '<tr class="ours">' if row.policy == OURS else "<tr>"
     return f"{opening}{''.join(cells)}</tr>"
+
+
+_PART_HEADS = (
+    *("policy", "queries", "slowdown mean", "slowdown p99", "latency mean s", "latency p99 s"),
+    "windows out / due / wrong",
+)
+_SLOWDOWN = """
+<p class="note">Slowdown is a window's latency over the time from one result of its query to the next. Every query
+counts the same, however many windows it has.</p>
+"""
+
+
+def _part_tables(setting: Setting) -> list[str]:
+    """How the classes and the groups of a mix fared; nothing for any other workload."""
+    tables = []
+    for heading, rows in (("By class", setting.classes), ("By group", setting.groups)):
+        if rows:
+            heads = ("", *_PART_HEADS)
+            tables.append(f"<h3>{heading}</h3>{_table(heads, [_part_row(row) for row in rows])}")
+    return [*tables, _SLOWDOWN] if tables else []
+
+
+def _part_row(row: PartRow) -> str:
+    counts = (row.windows_emitted, row.windows_expected, row.windows_wrong)
+    windows = " / ".join(ABSENT if count is None else str(count) for count in counts)
+    bad = bool(row.windows_wrong) or (row.windows_emitted or 0) < (row.windows_expected or 0)
+    figures = (row.slowdown_mean, row.slowdown_p99, row.mean_s, row.p99_s)
+    opening = '<tr class="ours">' if row.policy == OURS else "<tr>"
+    first = f"<td>{escape(row.name)}</td><td>{escape(row.policy)}</td><td>{row.queries}</td>"
+    return f"{opening}{first}{''.join(map(_spread_cell, figures))}{_marked_cell(windows, bad=bad)}</tr>"
 
 
 def _spread_cell(value: Spread | None) -> str:
@@ -289,6 +319,7 @@ def _facts(results: Mapping[Path, BenchFile]) -> str:
             "queries": result.queries,
             "events/s of a query": grouped(result.rate),
             "window": f"{grouped(result.window_s)} s",
+            **({} if result.mix is None else {f"group {group['name']}": group for group in result.mix.groups}),
             "watermark delay": None if result.delay_s is None else f"{grouped(result.delay_s)} s",
             "phases": result.phases,
             "payload": result.payload,

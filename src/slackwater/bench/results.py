@@ -40,6 +40,21 @@ class SchedulerCost(msgspec.Struct, frozen=True, kw_only=True):
     overhead_pct: float | None = None
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A group or a class of a mix."""
+
+    name: str
+    queries: int
+    slowdown: Quantiles
+    latency_s: Quantiles
+    windows: Windows
+
+
+class MixFacts(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    groups: list[dict[str, Any]]
+
+
 class BenchRun(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     latency_s: Quantiles
@@ -55,6 +70,8 @@ class BenchRun(msgspec.Struct, frozen=True, kw_only=True):
     sweep_of: str | None = None
     chosen: bool | str | None = None
     """On the row that a sweep ends in: which of the swept policies it is."""
+    per_group: list[Part] = []
+    per_class: list[Part] = []
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +98,7 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float | None = None
     payload: str | None = None
     slide_s: float | None = None
+    mix: MixFacts | None = None
     failures: list[Failure] = []
     complete: bool = True
 
@@ -89,7 +107,7 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
         """Spark's cores, where the file names them, and else the machine's."""
         cores = self.settings.get("cores", self.machine.get("cores"))
         return Conditions(
-            workload=self.workload,
+            workload=self.workload if self.mix is None else f"{self.workload} {self.mix.name}",
             rate=self.rate,
             window_s=self.window_s,
             delay_s=self.delay_s,
@@ -97,6 +115,8 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
             payload=self.payload,
             slide_s=self.slide_s,
             cores=cores if isinstance(cores, int | float) else None,
+            mix=None if self.mix is None else msgspec.json.encode(self.mix).decode(),
+            groups=0 if self.mix is None else len(self.mix.groups),
         )
 
 
@@ -112,10 +132,16 @@ class Conditions:
     payload: str | None
     cores: float | None
     slide_s: float | None = None
+    mix: str | None = None
+    """All that its file says of each group."""
+    groups: int = 0
 
     @property
     def text(self) -> str:
-        parts = [f"{TIMES} {grouped(self.rate)} events/s", f"{grouped(self.window_s)} s windows"]
+        if self.mix is None:
+            parts = [f"{TIMES} {grouped(self.rate)} events/s", f"{grouped(self.window_s)} s windows"]
+        else:
+            parts = [f"in {self.groups} groups"]
         if self.slide_s:
             parts.append(f"every {grouped(self.slide_s)} s")
         if self.phases:
@@ -175,6 +201,22 @@ class PolicyRow:
 
 
 @dataclass(frozen=True)
+class PartRow:
+    """All runs of one policy, for one group or class of a mix; windows are summed."""
+
+    name: str
+    policy: str
+    queries: int
+    slowdown_mean: Spread | None
+    slowdown_p99: Spread | None
+    mean_s: Spread | None
+    p99_s: Spread | None
+    windows_expected: int | None
+    windows_emitted: int | None
+    windows_wrong: int | None
+
+
+@dataclass(frozen=True)
 class Setting:
     """Runs that may be compared with each other: same conditions, same number of queries."""
 
@@ -182,6 +224,8 @@ class Setting:
     queries: int
     policies: tuple[PolicyRow, ...]
     sweep: tuple[PolicyRow, ...]
+    classes: tuple[PartRow, ...] = ()
+    groups: tuple[PartRow, ...] = ()
 
     @property
     def title(self) -> str:
@@ -316,6 +360,32 @@ def _setting(conditions: Conditions, queries: int, results: list[BenchFile]) -> 
         queries=queries,
         policies=tuple(row for row in rows if row.sweep_of is None),
         sweep=tuple(row for row in rows if row.sweep_of is not None),
+        classes=_parts((run.policy, run.per_class) for result in results for run in result.runs if not run.sweep_of),
+        groups=_parts((run.policy, run.per_group) for result in results for run in result.runs if not run.sweep_of),
+    )
+
+
+def _parts(runs: Iterable[tuple[str, list[Part]]]) -> tuple[PartRow, ...]:
+    """A row for each part and policy, the policies of a part together."""
+    alike: dict[tuple[str, str], list[Part]] = defaultdict(list)
+    for policy, parts in runs:
+        for part in parts:
+            alike[part.name, policy].append(part)
+    names = list(dict.fromkeys(name for name, _ in alike))
+    return tuple(
+        PartRow(
+            name=name,
+            policy=policy,
+            queries=parts[0].queries,
+            slowdown_mean=Spread.of(part.slowdown.mean for part in parts),
+            slowdown_p99=Spread.of(part.slowdown.p99 for part in parts),
+            mean_s=Spread.of(part.latency_s.mean for part in parts),
+            p99_s=Spread.of(part.latency_s.p99 for part in parts),
+            windows_expected=_total(part.windows.expected for part in parts),
+            windows_emitted=_total(part.windows.emitted for part in parts),
+            windows_wrong=_total(part.windows.wrong for part in parts),
+        )
+        for (name, policy), parts in sorted(alike.items(), key=lambda item: names.index(item[0][0]))
     )
 
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, pairwise
 from math import ceil
@@ -46,6 +46,7 @@ from slackwater.bench.measure import (
     mean_lag_ms,
     measure_query,
     swept,
+    thirds_lag_ms,
     total,
 )
 from slackwater.bench.model import (
@@ -61,6 +62,7 @@ from slackwater.bench.model import (
 )
 from slackwater.bench.on_cluster import BenchCluster
 from slackwater.bench.session import answer, bench_session, progress_of
+from slackwater.bench.slowdown import by_class, by_group, slowdown
 from slackwater.errors import SlackwaterError
 from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery
 from slackwater.workloads.base import emitted_rows, query_specs, start_query
@@ -91,11 +93,15 @@ class _Snapshot:
     gates_opened: int
 
 
+def query_prefix(spec: RunSpec) -> str:
+    return spec.workload.replace("-", "_")
+
+
 def workload_of(spec: RunSpec) -> tuple[Workload, list[QuerySpec]]:
     """What a run measures: its workload, and each query of it."""
     entry = workload_entry(spec.workload)
     queries = query_specs(
-        spec.workload.replace("-", "_"),
+        query_prefix(spec),
         spec.queries,
         rate=spec.rate,
         window_s=spec.window_s,
@@ -109,6 +115,32 @@ def workload_of(spec: RunSpec) -> tuple[Workload, list[QuerySpec]]:
         Asked(payload=spec.payload, body_bytes=spec.body_bytes, source_partitions=spec.settings.source_partitions)
     )
     return workload, queries
+
+
+@dataclass(frozen=True)
+class Member:
+    """A query of a run, and what it belongs to; group: "" outside a mix."""
+
+    query: QuerySpec
+    workload: Workload
+    priority_class: int = 0
+    group: str = ""
+
+
+def members_of(spec: RunSpec) -> list[Member]:
+    """Every query of a run, in the order in which they start."""
+    if not spec.groups:
+        workload, queries = workload_of(spec)
+        return [Member(query, workload, HIGH if i < spec.high else 0) for i, query in enumerate(queries)]
+    found = []
+    for group, part in zip(spec.groups, spec.parts(), strict=True):
+        workload, queries = workload_of(part)
+        names = [f"{group.query_prefix}{query.name.removeprefix(query_prefix(part))}" for query in queries]
+        found += [
+            Member(replace(query, name=name), workload, group.priority_class, group.name)
+            for query, name in zip(queries, names, strict=True)
+        ]
+    return found
 
 
 def run(spec: RunSpec) -> WorkerResult:
@@ -184,7 +216,7 @@ class _Run:
         self.sampler = sampler
         self.gc_log = gc_log
         self.scratch = scratch
-        self.workload, self.queries = workload_of(spec)
+        self.members = members_of(spec)
         self.running: list[RunningQuery] = []
         self.beside: Any = None
         self.decisions: list[tuple[int, int]] = []
@@ -206,14 +238,15 @@ class _Run:
         return WorkerResult(run=outcome, spark=self.spark.version, java=version, trace=trace)
 
     def _start_all(self) -> None:
-        count = len(self.queries)
-        for i, query in enumerate(self.queries):
+        count = len(self.members)
+        for i, member in enumerate(self.members):
+            query = member.query
             report("starting", done=i, of=count)
             if self.contender.kind in ("fair", "fixed"):
                 self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
             checkpoint = self.scratch / "checkpoints" / query.name
-            interval_ms = self.contender.interval_ms(i, count)
-            running = start_query(self.spark, self.workload, query, checkpoint, interval_ms)
+            interval_ms = self.contender.interval_ms(i, count, query.slide_ms / 1000)
+            running = start_query(self.spark, member.workload, query, checkpoint, interval_ms)
             self.running.append(running)
             settings = self.spec.settings
             wait_s = settings.start_wait_s if i else settings.first_start_wait_s
@@ -280,7 +313,10 @@ class _Run:
     ) -> RunResult:
         spec = self.spec
         span = Span(from_ms=first.wall_ms, to_ms=last.wall_ms, end_ms=end_ms)
-        oracles = [self.workload.oracle(running.spec, running.checkpoint) for running in self.running]
+        oracles = [
+            member.workload.oracle(running.spec, running.checkpoint)
+            for member, running in zip(self.members, self.running, strict=True)
+        ]
         outcomes = [
             measure_query(found, emitted_rows(self.spark, running.spec.name), oracle, span)
             for running, found, oracle in zip(self.running, batches, oracles, strict=True)
@@ -294,6 +330,22 @@ class _Run:
         latencies_s = list(chain.from_iterable(outcome.latencies_s for outcome in outcomes))
         propagations_s = list(chain.from_iterable(outcome.propagations_s for outcome in outcomes))
         gc_log = self.gc_log.read_text("utf-8") if self.gc_log.exists() else ""
+        early_ms, late_ms = thirds_lag_ms(batches, span.from_ms, span.to_ms)
+        per_query = [
+            QueryResult(
+                name=running.spec.name,
+                phase_ms=running.spec.phase_ms,
+                interval_s=None if running.interval_ms is None else running.interval_ms / 1000,
+                latency_mean_s=distribution(outcome.latencies_s).mean,
+                batches=len(outcome.batches),
+                windows=outcome.windows,
+                priority_class=member.priority_class,
+                latencies_s=sorted(outcome.latencies_s),
+                group=member.group,
+                every_s=running.spec.slide_ms / 1000,
+            )
+            for member, running, outcome in zip(self.members, self.running, outcomes, strict=True)
+        ]
         return RunResult(
             policy=spec.policy,
             seed=spec.seed,
@@ -301,7 +353,7 @@ class _Run:
             propagation_s=distribution(propagations_s),
             windows=total(outcome.windows for outcome in outcomes),
             events_per_s=round(sum(batch.input_rows for batch in in_span) / seconds, 1),
-            offered_events_per_s=float(spec.queries * spec.rate),
+            offered_events_per_s=float(sum(member.query.rate for member in self.members)),
             cpu_cores=round((last.cpu_s - first.cpu_s) / seconds, 4),
             batches=len(in_span),
             batch_s=distribution([batch.duration_ms / 1000 for batch in in_span]),
@@ -317,20 +369,13 @@ class _Run:
             warmup_s=warmup_s,
             drain_s=round((span.end_ms - span.to_ms) / 1000, 3),
             seconds=round(seconds, 3),
-            backlog=Backlog(start_s=_lag_s(batches, span.from_ms), end_s=_lag_s(batches, span.to_ms)),
-            per_query=[
-                QueryResult(
-                    name=running.spec.name,
-                    phase_ms=running.spec.phase_ms,
-                    interval_s=None if running.interval_ms is None else running.interval_ms / 1000,
-                    latency_mean_s=distribution(outcome.latencies_s).mean,
-                    batches=len(outcome.batches),
-                    windows=outcome.windows,
-                    priority_class=_class_of(spec, index),
-                    latencies_s=sorted(outcome.latencies_s),
-                )
-                for index, (running, outcome) in enumerate(zip(self.running, outcomes, strict=True))
-            ],
+            backlog=Backlog(
+                start_s=_lag_s(batches, span.from_ms),
+                end_s=_lag_s(batches, span.to_ms),
+                first_third_s=_seconds(early_ms),
+                last_third_s=_seconds(late_ms),
+            ),
+            per_query=per_query,
             latencies_s=sorted(latencies_s),
             estimates=[ranges.accuracy(by_name, span.from_ms, span.to_ms) for ranges in self.ranges]
             if self.handle is not None
@@ -338,6 +383,9 @@ class _Run:
             warnings=self.warnings,
             beside=None if self.beside is None else self.beside.status(),
             cluster=None if self.cluster is None else self.cluster.end(),
+            slowdown=slowdown(per_query) if spec.groups else None,
+            per_group=by_group(per_query) if spec.groups else [],
+            per_class=by_class(per_query) if spec.groups else [],
         )
 
     def _steady(self, batches: Sequence[Sequence[Batch]], outcomes: Sequence[QueryOutcome], span: Span) -> bool:
@@ -490,19 +538,16 @@ def _start_beside(spark: SparkSession, beside: Beside, seed: int, scratch: Path)
     return late.handle(query)
 
 
-def _class_of(spec: RunSpec, index: int) -> int:
-    return HIGH if index < spec.high else 0
-
-
 def _attached(spark: SparkSession, chosen: Contender, spec: RunSpec, cleanup: ExitStack) -> Any:
     if chosen.kind != "slackwater":
         return None
     import slackwater  # noqa: PLC0415  # Spark's own policies must run without the scheduler being loaded
 
-    _, queries = workload_of(spec)
     classes = {
-        query.name: slackwater.QueryOptions(priority_class=_class_of(spec, index), deadline=query.deadline_s)
-        for index, query in enumerate(queries)
+        member.query.name: slackwater.QueryOptions(
+            priority_class=member.priority_class, deadline=member.query.deadline_s
+        )
+        for member in members_of(spec)
     }
     attached = slackwater.attach(
         spark,
@@ -550,8 +595,11 @@ def _next_end_ms(spec: QuerySpec, watermark_ms: int) -> int:
 
 
 def _lag_s(queries: Sequence[Sequence[Batch]], at_ms: int) -> float | None:
-    lag_ms = mean_lag_ms(queries, at_ms, at_ms)
-    return None if lag_ms is None else round(lag_ms / 1000, 3)
+    return _seconds(mean_lag_ms(queries, at_ms, at_ms))
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else round(ms / 1000, 3)
 
 
 def now_ms() -> int:
