@@ -25,7 +25,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
-  bench-policies bench-workloads verify bench-mix report clean
+  bench-policies bench-workloads verify bench-mix bench-scale report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -132,6 +132,11 @@ bench-workloads: setup ## Taxi trips and Linear Road, 4 queries each
 bench-mix: setup ## A platform of different workloads, rates, windows and classes in one application
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench mix --spec benchmarks/mixes/platform.toml --seeds 3 --json $(RESULTS)/mix-platform.json
+
+bench-scale: setup ## The most queries, and the highest rate, that policies sustain with p99 latency under 10 s
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench scale ysb --p99 10 --json $(RESULTS)/scale-ysb.json
+	$(BIN)/slackwater bench scale ysb --p99 10 --by rate --json $(RESULTS)/scale-ysb-rate.json
 
 bench-decisions: setup ## How long a decision takes, for every policy, with 100 and 1000 queries
 	@mkdir -p $(RESULTS)

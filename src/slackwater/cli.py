@@ -26,6 +26,7 @@ from slackwater.bench.experiment_commands import (
 )
 from slackwater.bench.late_commands import bench_late
 from slackwater.bench.mix_commands import bench_mix
+from slackwater.bench.scale_commands import bench_scale
 from slackwater.cluster.commands import cluster
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.late.commands import late
@@ -44,6 +45,7 @@ app.command(bench)
 for workload in WORKLOADS:
     bench.command(bench_command(workload), name=workload)
 bench.command(bench_mix, name="mix")
+bench.command(bench_scale, name="scale")
 bench.command(bench_classes, name="classes")
 bench.command(bench_memory, name="memory")
 bench.command(bench_beside, name="beside")

@@ -7,7 +7,8 @@ import pytest
 from slackwater.bench.harness import Listener, run_bench
 from slackwater.bench.mix_commands import mix_plan
 from slackwater.bench.mix_file import parse_mix
-from slackwater.bench.model import RunSettings
+from slackwater.bench.model import RunSettings, RunSpec
+from slackwater.bench.scale import ScalePlan, scale
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -37,3 +38,19 @@ def test_every_query_of_a_mix_emits_its_windows_with_the_rows_of_its_oracle():
     assert [part.name for part in run.per_class] == ["high", "normal", "low"]
     assert run.slowdown is not None
     assert run.slowdown.count == run.windows.expected
+
+
+def test_a_search_tries_sizes_on_spark_and_tells_what_each_took():
+    run = RunSpec("ysb", "", 0, 1, 100, 2.0, 1.0, 4.0, "spread", "columns", settings=SETTINGS)
+    plan = ScalePlan(run, ("spark-tuned",), (0,), "queries", 0.001, first=1, most=1, step=1, sweep=("spark-every-1s",))
+    result = scale(plan, Listener(), lambda _: None)
+    (row,) = result.rows
+    assert (row["policy"], row["contender"], row["queries"]) == ("spark-tuned", "spark-every-1s", 1)
+    emitted, expected = row["windows"].split("/")
+    assert int(emitted) == int(expected) >= 1
+    assert row["wrong"] == 0
+    assert row["cpu_cores"] > 0
+    # No window can be out within a millisecond of its end.
+    (limit,) = result.limits
+    assert (limit.sustained, limit.too_large) == (None, 1)
+    assert "p99 over target" in limit.stopped_by
