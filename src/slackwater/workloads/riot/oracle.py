@@ -67,13 +67,12 @@ def stats(messages: Messages) -> dict[str, Answer]:
     distinct: Answer = []
     for (sensor_id, kind_name), readings in series.items():
         values = [value for _, value in readings]
-        estimates = list(kalman(values))
+        estimates, squares, counts = list(kalman(values)), list(second_moments(values)), list(distinct_counts(values))
         for place, (message, _) in enumerate(readings):
             reading = (message.message_id, sensor_id, kind_name, message.at_ms)
-            known = values[: place + 1]
             trends.append((*reading, estimates[place], *line(estimates[max(0, place - 9) : place + 1])))
-            moments.append((*reading, len(known), second_moment(known)))
-            distinct.append((*reading, distinct_count(known)))
+            moments.append((*reading, place + 1, squares[place]))
+            distinct.append((*reading, counts[place]))
     return {"trends": sorted(trends), "moments": sorted(moments), "distinct": sorted(distinct)}
 
 
@@ -130,26 +129,25 @@ def line(y: Sequence[float]) -> list[float | None]:
     return [mean + slope * (step + 5.5) for step in range(10)]
 
 
-def second_moment(values: Sequence[float]) -> float:
-    """Of sixteen signed counts of all values, the mean square."""
-    frequency = Counter(_hash("moment", value) for value in values)
-    total = 0
-    for j in range(16):
-        total += sum(count if bits & (1 << j) else -count for bits, count in frequency.items()) ** 2
-    return total / 16
+def second_moments(values: Iterable[float]) -> Iterator[float]:
+    """After each value: of sixteen signed counts of all so far, the mean square."""
+    ones = Counter[int]()
+    for count, value in enumerate(values, 1):
+        bits = _hash("moment", value)
+        ones.update(j for j in range(16) if bits & (1 << j))
+        yield sum((2 * ones[j] - count) ** 2 for j in range(16)) / 16
 
 
-def distinct_count(values: Iterable[float]) -> float:
-    """HyperLogLog by its paper: 64 registers from the six low bits, ranks from the other 58."""
-    ranks = [0] * 64
-    for bits in {_hash("distinct", value) for value in values}:
+def distinct_counts(values: Iterable[float]) -> Iterator[float]:
+    """After each value HyperLogLog by its paper: 64 registers from the six low bits, ranks from the other 58."""
+    ranks: dict[int, int] = {}
+    for value in values:
+        bits = _hash("distinct", value)
         high = f"{bits >> 6:058b}"
-        ranks[bits & 63] = max(ranks[bits & 63], (high + "1").index("1") + 1)
-    raw = 0.709 * 64 * 64 / math.fsum(0.5**rank for rank in ranks)
-    unused = ranks.count(0)
-    if raw <= 160 and unused:
-        return 64 * math.log(64 / unused)
-    return raw
+        ranks[bits & 63] = max(ranks.get(bits & 63, 0), (high + "1").index("1") + 1)
+        unused = 64 - len(ranks)
+        raw = 0.709 * 64 * 64 / math.fsum([unused, *(0.5**rank for rank in ranks.values())])
+        yield 64 * math.log(64 / unused) if raw <= 160 and unused else raw
 
 
 def _hash(purpose: str, value: float) -> int:
