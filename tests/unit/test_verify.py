@@ -212,6 +212,10 @@ def columns(ddl):
     return [column.split()[0] for column in ddl.split(", ")]
 
 
+# Their stages have no windows.
+WAIT_FOR_NOTHING = {"riot-etl", "riot-stats", "voip", "syn", "syn-blocking"}
+
+
 @pytest.mark.parametrize("name", FINITE)
 def test_a_workload_gives_the_same_rows_for_the_same_seed_and_answers_for_every_output(name):
     workload = finite_workload(name)
@@ -223,7 +227,7 @@ def test_a_workload_gives_the_same_rows_for_the_same_seed_and_answers_for_every_
     assert set(rows) == set(closing) == set(workload.tables)
     for table, ddl in workload.tables.items():
         assert {tuple(row) for row in (*rows[table], *closing[table])} == {tuple(columns(ddl))}
-        assert closing[table]
+        assert bool(closing[table]) is (name not in WAIT_FOR_NOTHING)
     answers = workload.expected(rows)
     assert set(answers) == set(workload.outputs)
     assert sum(map(len, answers.values())) > 20
