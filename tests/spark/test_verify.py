@@ -124,17 +124,17 @@ def test_a_wrong_query_is_caught_with_its_rows(
 
     monkeypatch.setattr("slackwater.verify.session.small_session", lambda _: nullcontext(spark))
     monkeypatch.setitem(FINITE, "toy", Toy((replace(COUNTS, build=too_few),)))
-    command = ["verify", "toy", "--policies", "round-robin", "--size", "60", "--files", "2"]
+    command = ["verify", "toy", "--policies", "", "--size", "60", "--files", "2"]
     with pytest.raises(SystemExit) as ended:
         main([*command, "--json", str(tmp_path / "verify.json")])
     assert ended.value.code == 1
     told = capsys.readouterr()
-    assert "2 of 2 runs differ from the oracle: toy (spark), toy (round-robin)" in told.err
+    assert "1 of 1 runs differ from the oracle: toy (spark)" in told.err
     assert "counts: 18 rows expected, 16 found" in told.out
     assert "missing: 8" in told.out
     assert "surplus: 6" in told.out
     claims = json.loads((tmp_path / "verify.json").read_text())["claims"]
-    assert [(claim["measured"], claim["holds"]) for claim in claims] == [(14, False)] * 2
+    assert [(claim["measured"], claim["holds"]) for claim in claims] == [(14, False)]
 
     (outcome,) = run(spark, Toy((replace(COUNTS, build=one_off),)), Trial("round-robin")).outcomes
     found = outcome.outputs["counts"]
@@ -143,7 +143,7 @@ def test_a_wrong_query_is_caught_with_its_rows(
 
     monkeypatch.setitem(FINITE, "toy", Toy((COUNTS,)))
     with pytest.raises(SystemExit) as ended:
-        main([*command[:2], "--policies", "", *command[4:]])
+        main(command)
     assert ended.value.code in (0, None)
     assert "1 of 1 runs are equal to the oracle" in capsys.readouterr().out
 
