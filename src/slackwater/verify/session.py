@@ -33,7 +33,8 @@ def small_session(scratch: Path) -> Iterator[SparkSession]:
         # Spark's workers put frames together in a way that pandas warns of, once for each task.
         "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
         "spark.local.dir": str(scratch / "local"),
-        "spark.log.level": "ERROR",
+        # Queries that are stopped in the middle of a batch have much to say; those that fail are told of anyway.
+        "spark.log.level": "FATAL",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
