@@ -6,6 +6,7 @@ however often it was begun, so what is in the folders is what a user's own sink 
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from contextlib import suppress
@@ -95,6 +96,7 @@ class Pipeline:
         return settled.columns, [tuple(row) for row in rows]
 
     def _start(self, stage: Stage) -> StreamingQuery:
+        _forget_nothing(self._checkpoint(stage.name))
         built: Any = stage.build({name: self._stream(name) for name in stage.reads})
         name = f"{self._workload.name}:{stage.name}"
         if not isinstance(built, DataFrame):
@@ -161,6 +163,17 @@ def _ddl(types: list[tuple[str, str]]) -> str:
 def _committed(checkpoint: Path) -> int:
     commits = checkpoint / "commits"
     return sum(file.name.isdigit() for file in commits.iterdir()) if commits.is_dir() else 0
+
+
+def _forget_nothing(checkpoint: Path) -> None:
+    """Remove a checkpoint in which no batch was ever begun.
+
+    A query that is stopped while it logs its first batch leaves half of that, and Spark 4.3 then refuses the checkpoint
+    (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY). What users are told to do, and lose nothing by, is done here.
+    """
+    offsets = checkpoint / "offsets"
+    if offsets.is_dir() and not any(file.name.isdigit() for file in offsets.iterdir()):
+        shutil.rmtree(checkpoint)
 
 
 def _all_taken(query: StreamingQuery, deadline_ts: float) -> bool:
