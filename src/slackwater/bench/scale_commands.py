@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from slackwater.bench.scale import ScaleResult
 
-_FIRST = {"queries": 8, "rate": 8_000}
+_FIRST = {"queries": 8, "rate": 10_000}
 _MOST = {"queries": 64, "rate": 200_000}
-_STEP = {"queries": 2, "rate": 2_000}
+_STEP = {"queries": 2, "rate": 5_000}
 
 
 def bench_scale(
@@ -56,7 +56,7 @@ def bench_scale(
     seconds: float = 60.0,
     seeds: int = 1,
     seed: int = 0,
-    sweep: str = "3,4,5,6,8",
+    sweep: str = "3,4,6,8",
     cores: int = 2,
     heap: str = "4g",
     warmup_min: float | None = None,
@@ -76,11 +76,11 @@ def bench_scale(
     policies
         Names, with commas, as for `slackwater bench ysb`.
     first
-        Size that is tried first; 8 queries, or 8000 events/s.
+        Size that is tried first; 8 queries, or 10 000 events/s when not given.
     most
-        Greatest size that may be tried; 64 queries, or 200 000 events/s.
+        Greatest size that may be tried; 64 queries, or 200 000 events/s when not given.
     step
-        Sizes are multiples of this; 2 queries, or 2000 events/s.
+        Sizes are multiples of this; 2 queries, or 5000 events/s when not given.
     queries
         Number of queries when the rate grows.
     rate

@@ -26,7 +26,7 @@ import numpy as np
 
 from slackwater.workloads.base import Window
 from slackwater.workloads.rate_oracle import due_windows, first_offered_ms, numbers_between
-from slackwater.workloads.rate_source import mixed, rate_rows, read_creation_ms, with_mixed
+from slackwater.workloads.rate_source import generated, mixed, rate_rows, read_creation_ms, with_mixed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,18 +116,17 @@ def reports(numbered: DataFrame, spec: QuerySpec) -> DataFrame:
         )
         .selectExpr("*", f"IF(side % 2 = 0, feet, {ROAD_FEET} - 1 - feet) AS position")
     )
-    # A generator of one row, because the optimiser cannot see through it. From a join above, it asks below whether keys
-    # are not null and where they come from, putting each column's expression in the place of its name: those grow
-    # eightfold with each mixing.
-    return driven.selectExpr(
-        "event_time",
-        f"""inline(array(struct(
-            car,
-            IF(stops AND step >= {STOPS_AT_REPORT}, 0L, cruising) AS speed,
-            side div 2 AS xway,
-            side % 2 AS dir,
-            position div {SEGMENT_FEET} AS segment,
-            4 * position + 1 + habit div 20 % 3 AS place)))""",
+    return generated(
+        driven,
+        ["event_time"],
+        [
+            "car",
+            f"IF(stops AND step >= {STOPS_AT_REPORT}, 0L, cruising) AS speed",
+            "side div 2 AS xway",
+            "side % 2 AS dir",
+            f"position div {SEGMENT_FEET} AS segment",
+            "4 * position + 1 + habit div 20 % 3 AS place",
+        ],
     )
 
 

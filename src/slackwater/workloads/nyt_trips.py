@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from slackwater.workloads.rate_source import mixed, with_mixed
+from slackwater.workloads.rate_source import generated, mixed, with_mixed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,7 +100,8 @@ def trip_columns(numbered: DataFrame, seed: int) -> DataFrame:
         )
         .selectExpr("*", "IF(by_card AND fare > 0, fare div 5, 0L) AS tip")
     )
-    return whole.selectExpr(
+    numbers = [column for column in whole.columns if column != "timestamp"]
+    return generated(whole, ["timestamp"], numbers).selectExpr(
         "md5(CAST(cab % 10000 AS STRING)) AS medallion",
         "md5(CAST(cab % 1000000 AS STRING)) AS hack_license",
         "timestamp_millis(unix_millis(timestamp) - 1000 * seconds) AS pickup_datetime",
@@ -139,7 +140,7 @@ def csv_lines(trips: DataFrame) -> DataFrame:
         f"CAST(unix_millis({name}) AS STRING)" if kind == "TIMESTAMP" else f"CAST({name} AS STRING)"
         for name, kind in COLUMNS.items()
     ]
-    return trips.selectExpr(f"concat_ws(',', {', '.join(parts)}) AS body")
+    return generated(trips, [], [f"concat_ws(',', {', '.join(parts)}) AS body"])
 
 
 def parsed(lines: DataFrame) -> DataFrame:

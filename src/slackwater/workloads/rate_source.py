@@ -17,6 +17,7 @@ import numpy as np
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -83,6 +84,16 @@ def with_mixed(frame: DataFrame, seed: int, **columns: tuple[str, int]) -> DataF
     for step in steps:
         frame = frame.selectExpr(*kept, *step)
     return frame
+
+
+def generated(frame: DataFrame, kept: Sequence[str], made: Sequence[str]) -> DataFrame:
+    """The columns `kept`, and the expressions `made` as columns whose origin the optimiser does not see.
+
+    Nor would it see into a source. Otherwise it moves a query's filters, and what a join asks of its keys, down to the
+    rows' numbers, with each column's expression in the place of its name: those double with each step of a mixing, and
+    planning takes minutes. It cannot see through a generator, even one of a single row.
+    """
+    return frame.selectExpr(*kept, f"inline(array(struct({', '.join(made)})))")
 
 
 def mixed(numbers: NDArray[np.int64], seed: int, stream: int = 0) -> NDArray[np.int64]:
