@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 _SESSION = "session"
 # Tests that start programs of their own take longest; so many of them make both shares about equal.
-_WITH_THE_SESSION = ("test_late_kills", "test_demo_tiny", "test_sessions")
+_WITH_THE_SESSION = (
+    "test_late_kills",
+    "test_demo_tiny",
+    "test_sessions",
+    "test_bench_mix_tiny",
+    "test_bench_late_tiny",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
