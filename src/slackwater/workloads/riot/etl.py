@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from slackwater.workloads.finite import Stage
 from slackwater.workloads.keyed import followed
 from slackwater.workloads.riot import oracle, senml
-from slackwater.workloads.riot.parse import REJECTS, in_range, of_known_sensors, readings, rejects
+from slackwater.workloads.riot.parse import REJECTS, in_range, readings, rejects
 from slackwater.workloads.riot.senml import KINDS, SENSORS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ ANNOTATED = f"{JOINED}, place STRING, owner STRING"
 
 def interpolated(messages: DataFrame) -> DataFrame:
     """Readings, cleaned; NULL ones hold the mean of the sensor's last five of that kind, if it had any."""
-    clean = of_known_sensors(in_range(readings(messages)))
+    clean = in_range(readings(messages))
     return followed(clean, ("sensor_id", "kind"), ("at_ms", "message_id"), interpolate, INTERPOLATED)
 
 

@@ -44,12 +44,16 @@ def rejects(messages: DataFrame) -> DataFrame:
 
 
 def readings(messages: DataFrame) -> DataFrame:
-    """Five rows for each message that can be read; what is missing or no number is NULL."""
-    names = ", ".join(f"'{kind.name}'" for kind in KINDS)
+    """Five rows for each message that can be read and whose sensor is known; what is missing or no number is NULL.
+
+    Nothing explodes into no row, and so drops a message. A `where` on what was parsed would be asked below the parsing,
+    and a message parsed anew for each time that the condition names a part of it.
+    """
+    kinds = ", ".join(f"'{kind.name}'" for kind in KINDS)
     return (
         opened(messages)
-        .where("readable")
-        .selectExpr("message_id", "sensor_id", "at_ms", "e", f"explode(array({names})) AS kind")
+        .selectExpr("*", f"readable AND {is_known()} AS kept")
+        .selectExpr("message_id", "sensor_id", "at_ms", "e", f"explode(IF(kept, array({kinds}), array())) AS kind")
         .selectExpr(
             "message_id",
             "sensor_id",
@@ -68,13 +72,13 @@ def in_range(rows: DataFrame) -> DataFrame:
     )
 
 
-def of_known_sensors(rows: DataFrame) -> DataFrame:
-    """Readings whose sensor passes the Bloom filter: all of registered ones, and a few false positives."""
+def is_known() -> str:
+    """Whether `sensor_id` passes the Bloom filter, in SQL: registered ones do, and a few false positives."""
     words = ", ".join(f"{word}L" for word in bloom_words(sensor.sensor_id for sensor in SENSORS))
     bit = f"(crc32(sensor_id) + {{}} * crc32(concat(sensor_id, '#'))) % {BLOOM_BITS}"
     word = f"get(array({words}), CAST({bit} div {_WORD_BITS} AS INT))"
     is_set = f"shiftright({word}, CAST({bit} % {_WORD_BITS} AS INT)) & 1 = 1"
-    return rows.where(" AND ".join(is_set.format(turn, turn) for turn in range(BLOOM_HASHES)))
+    return "(" + " AND ".join(is_set.format(turn, turn) for turn in range(BLOOM_HASHES)) + ")"
 
 
 def bloom_words(keys: Iterable[str]) -> list[int]:

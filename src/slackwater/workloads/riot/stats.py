@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from slackwater.workloads.finite import Stage
 from slackwater.workloads.keyed import followed
 from slackwater.workloads.riot import oracle, senml
-from slackwater.workloads.riot.parse import READINGS, of_known_sensors, readings
+from slackwater.workloads.riot.parse import READINGS, readings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ Emitted = list[tuple[Any, ...]]
 
 def numbers(messages: DataFrame) -> DataFrame:
     """The readings of known sensors that are numbers."""
-    return of_known_sensors(readings(messages)).where("value IS NOT NULL AND NOT isnan(value)")
+    return readings(messages).where("value IS NOT NULL AND NOT isnan(value)")
 
 
 def trends(rows: DataFrame) -> DataFrame:

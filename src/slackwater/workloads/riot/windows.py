@@ -25,7 +25,7 @@ import numpy as np
 from slackwater.workloads.rate_oracle import due_windows, first_offered_ms, numbers_between
 from slackwater.workloads.rate_source import mixed, rate_rows, read_creation_ms, row_times_ms, with_mixed
 from slackwater.workloads.riot.oracle import bloom_bits, kalman
-from slackwater.workloads.riot.parse import of_known_sensors, readings
+from slackwater.workloads.riot.parse import is_known, readings
 from slackwater.workloads.riot.senml import KINDS, SENSORS, STRANGERS
 from slackwater.workloads.riot.stats import FIRST_ERROR, MOMENT_COUNTERS, PROCESS_NOISE, SENSOR_NOISE, TRAINED_ON
 
@@ -63,8 +63,7 @@ class RiotWindows:
     def from_numbers(self, numbered: DataFrame, spec: QuerySpec) -> DataFrame:
         """The query over rows `timestamp`, `value`, streamed or not."""
         made = _made(numbered, spec.seed)
-        rows = readings(_messages(made)) if self.payload == "json" else _columns(made)
-        return statistics(of_known_sensors(rows), spec)
+        return statistics(readings(_messages(made)) if self.payload == "json" else _columns(made), spec)
 
     def oracle(self, spec: QuerySpec, checkpoint: Path) -> RiotWindowsOracle:
         return RiotWindowsOracle(spec, creation_ms=read_creation_ms(checkpoint))
@@ -107,7 +106,7 @@ def _messages(made: DataFrame) -> DataFrame:
 
 def _columns(made: DataFrame) -> DataFrame:
     rows = ", ".join(f"struct('{kind.name}' AS kind, {kind.name} / 100D AS value)" for kind in KINDS)
-    return made.selectExpr("message_id", "sensor_id", "at_ms", f"inline(array({rows}))")
+    return made.where(is_known()).selectExpr("message_id", "sensor_id", "at_ms", f"inline(array({rows}))")
 
 
 def statistics(rows: DataFrame, spec: QuerySpec) -> DataFrame:
