@@ -29,6 +29,7 @@ from slackwater.bench.mix_commands import bench_mix
 from slackwater.bench.scale_commands import bench_scale
 from slackwater.cluster.commands import cluster
 from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
 from slackwater.sim.commands import sim
@@ -60,6 +61,7 @@ app.command(verify)
 app.command(late)
 app.command(middleware)
 app.command(cluster)
+app.command(kafka)
 
 
 @app.command

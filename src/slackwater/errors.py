@@ -33,6 +33,10 @@ class ClusterError(SlackwaterError, RuntimeError):
     """The cluster on this machine could not be started, found or changed."""
 
 
+class KafkaError(SlackwaterError, RuntimeError):
+    """A broker, its jars or a topic could not be had."""
+
+
 def unknown_name(kind: str, found: str, known: Iterable[str]) -> ConfigurationError:
     """The error for a name that is not in a registry, with the nearest known one."""
     names = sorted(known)
