@@ -15,8 +15,10 @@ from slackwater.workloads.base import PayloadKind, Phases  # noqa: TC001  # msgs
 TUNED = "spark-tuned"
 STAGGER = 0.06
 _CLUSTER_START_S = 120.0
+_KAFKA_START_S = 180.0
 
 Collector = Literal["g1", "parallel"]
+Network = Literal["none", "uniform", "zipf"]
 ContenderKind = Literal["fifo", "fair", "fixed", "slackwater"]
 
 
@@ -71,6 +73,27 @@ class OnCluster:
 
 
 @dataclass(frozen=True)
+class OnKafka:
+    """Rows come from topics of a broker of the run's own, filled by a process of its own.
+
+    network: the law of the rows' delays on their way to the broker, and the longest of them. A row that takes longer
+    than the watermark waits may be left out by Spark, so it must be shorter for results to be known.
+    """
+
+    network: Network = "uniform"
+    longest_s: float = 0.5
+
+
+@dataclass(frozen=True)
+class KafkaRun:
+    """How the topics were filled: how late the producer was at worst, with its schedule and the broker's appending."""
+
+    topics: int
+    partitions: int
+    producer_behind_s: float
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """One run of one policy: what the worker process reads."""
 
@@ -91,6 +114,7 @@ class RunSpec:
     beside: Beside | None = None
     serve: bool = False  # let the middleware read it
     cluster: OnCluster | None = None  # None: the driver runs the tasks itself
+    kafka: OnKafka | None = None  # None: Spark's rate source
     settings: RunSettings = RunSettings()
     scratch: str | None = None
     trace: bool = False  # record every batch, and the CPU time every second
@@ -132,7 +156,8 @@ class RunSpec:
         starting = settings.first_start_wait_s + self.queries * (settings.start_wait_s + 3.0)
         warming = max(self.warmup_min_s, settings.warmup_max_s)
         cluster = 0.0 if self.cluster is None else _CLUSTER_START_S
-        return cluster + starting + warming + self.seconds + self.drain_s + settings.grace_s
+        kafka = 0.0 if self.kafka is None else _KAFKA_START_S
+        return cluster + kafka + starting + warming + self.seconds + self.drain_s + settings.grace_s
 
 
 @dataclass(frozen=True)
@@ -360,6 +385,7 @@ class RunResult:
     sweep_of: str | None = None
     chosen: str | None = None
     cluster: ClusterRun | None = None
+    kafka: KafkaRun | None = None
     beside: dict[str, Any] | None = None  # what the query beside the measured ones did
     slowdown: Distribution | None = None  # of a mix, as are the next two
     per_group: list[GroupResult] = field(default_factory=list)
@@ -436,6 +462,7 @@ class BenchResult:
     machine: Machine
     settings: RunSettings
     cluster: OnCluster | None = None
+    kafka: OnKafka | None = None
     slide_s: float | None = None  # None: windows tumble
     mix: Mix | None = None
     claims: list[Claim] = field(default_factory=list)  # that a mix tests

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from slackwater.workloads.base import Window
-from slackwater.workloads.rate_oracle import due_windows, first_offered_ms, numbers_between
+from slackwater.workloads.rate_oracle import due_windows, numbers_between, rate_offers
 from slackwater.workloads.rate_source import generated, mixed, rate_rows, read_creation_ms, with_mixed
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from slackwater.workloads.base import Payload, QuerySpec
     from slackwater.workloads.nyt_trips import Numbers
+    from slackwater.workloads.rate_oracle import Offered
 
 FEEDS = 3
 REPORTS_PER_TRIP = 60
@@ -66,11 +67,16 @@ class LinearRoadWindows:
 
     def from_numbers(self, feeds: Sequence[DataFrame], spec: QuerySpec) -> DataFrame:
         """The query over three frames of rows `timestamp`, `value`, streamed or not."""
-        first, second, third = (reports(numbered, spec) for numbered in feeds)
-        return totals(tolls(cars(first, spec), speeds(second, spec), accidents(third, spec)), spec)
+        return over_reports([reports(numbered, spec) for numbered in feeds], spec)
 
     def oracle(self, spec: QuerySpec, checkpoint: Path) -> LinearRoadWindowsOracle:
         return LinearRoadWindowsOracle(spec, [read_creation_ms(checkpoint, source) for source in range(FEEDS)])
+
+
+def over_reports(feeds: Sequence[DataFrame], spec: QuerySpec) -> DataFrame:
+    """The query over three feeds of reports."""
+    first, second, third = feeds
+    return totals(tolls(cars(first, spec), speeds(second, spec), accidents(third, spec)), spec)
 
 
 def feed_rate(spec: QuerySpec) -> int:
@@ -207,9 +213,10 @@ class Reports(NamedTuple):
 class LinearRoadWindowsOracle:
     """What the query must emit, from the definition of the traffic and each feed's creation time."""
 
-    def __init__(self, spec: QuerySpec, creations_ms: Sequence[int]) -> None:
+    def __init__(self, spec: QuerySpec, creations_ms: Sequence[int], offered: Sequence[Offered] | None = None) -> None:
         self.spec = spec
         self.creations_ms = tuple(creations_ms)
+        self._offered = offered or [rate_offers(feed_rate(spec), creation) for creation in creations_ms]
 
     def windows_due(self, from_ms: int, to_ms: int) -> list[Window]:
         """Tumbling windows with something in them whose deadline lies in [from_ms, to_ms)."""
@@ -253,10 +260,7 @@ class LinearRoadWindowsOracle:
 
     def ingestible_ms(self, deadline_ms: int) -> int:
         """When the last feed offers a report at or after the deadline: Spark takes the least of their watermarks."""
-        return max(
-            first_offered_ms(deadline_ms, feed_rate(self.spec), creation, lambda numbers: numbers >= 0)
-            for creation in self.creations_ms
-        )
+        return max(offered(deadline_ms, lambda numbers: numbers >= 0) for offered in self._offered)
 
 
 def _toll(cars_in: int, mph: int, crashes: int) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from slackwater.workloads.nyt_trips import MICRO, csv_lines, parsed, trip_columns, trips_of
-from slackwater.workloads.rate_oracle import due_windows, first_offered_ms, numbers_between
+from slackwater.workloads.rate_oracle import due_windows, numbers_between, rate_offers
 from slackwater.workloads.rate_source import rate_rows, read_creation_ms
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from slackwater.workloads.base import Payload, QuerySpec, Window
     from slackwater.workloads.nyt_trips import Numbers, Trips
+    from slackwater.workloads.rate_oracle import Offered
 
 PayloadKind = Literal["columns", "csv"]
 Key = Literal["cell", "route"]
@@ -58,10 +59,15 @@ class Nyt:
         trips = trip_columns(numbered, spec.seed)
         if self.payload == "csv":
             trips = parsed(csv_lines(trips))
-        return aggregated(priced(in_cells(cleaned(trips))), spec, self.by)
+        return over_trips(trips, spec, self.by)
 
     def oracle(self, spec: QuerySpec, checkpoint: Path) -> NytOracle:
         return NytOracle(spec, creation_ms=read_creation_ms(checkpoint), by=self.by)
+
+
+def over_trips(trips: DataFrame, spec: QuerySpec, by: Key = "cell") -> DataFrame:
+    """The query over trips."""
+    return aggregated(priced(in_cells(cleaned(trips))), spec, by)
 
 
 def cleaned(trips: DataFrame) -> DataFrame:
@@ -124,9 +130,13 @@ def aggregated(trips: DataFrame, spec: QuerySpec, by: Key) -> DataFrame:
 
 
 class NytOracle:
-    """The rows that the query must emit, from the definition of the trips and the rate source's rule."""
+    """The rows that the query must emit, from the definition of the trips and the rate source's rule.
 
-    def __init__(self, spec: QuerySpec, creation_ms: int, by: Key = "cell") -> None:
+    offered: who tells when rows are there, where it is not the rate source.
+    """
+
+    def __init__(self, spec: QuerySpec, creation_ms: int, by: Key = "cell", offered: Offered | None = None) -> None:
+        self._offered = offered or rate_offers(spec.rate, creation_ms)
         self.spec = spec
         self.creation_ms = creation_ms
         self.by: Key = by
@@ -157,7 +167,7 @@ class NytOracle:
 
     def ingestible_ms(self, deadline_ms: int) -> int:
         """When the source first offers a clean trip at or after the deadline: others do not move the watermark."""
-        return first_offered_ms(deadline_ms, self.spec.rate, self.creation_ms, self._kept)
+        return self._offered(deadline_ms, self._kept)
 
     def _kept_in(self, window_start_ms: int) -> Numbers:
         end_ms = window_start_ms + self.spec.window_ms

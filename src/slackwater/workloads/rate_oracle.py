@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from slackwater.workloads.base import QuerySpec
 
+    Kept = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+    Offered = Callable[[int, Kept], int]  # when a kept row at or after this event time was first there to be read
+
 
 def due_windows(spec: QuerySpec, from_ms: int, to_ms: int) -> list[Window]:
     """The query's windows whose deadline lies in [from_ms, to_ms), empty ones too."""
@@ -37,9 +40,12 @@ def numbers_between(from_ms: int, to_ms: int, rate: int, creation_ms: int) -> ND
     return found
 
 
-def first_offered_ms(
-    deadline_ms: int, rate: int, creation_ms: int, kept: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
-) -> int:
+def rate_offers(rate: int, creation_ms: int) -> Offered:
+    """Who tells when the rows of a rate source are there."""
+    return lambda deadline_ms, kept: first_offered_ms(deadline_ms, rate, creation_ms, kept)
+
+
+def first_offered_ms(deadline_ms: int, rate: int, creation_ms: int, kept: Kept) -> int:
     """When the source first offers a row at or after the deadline that is kept: only those move the watermark."""
     at_ms = deadline_ms
     while True:

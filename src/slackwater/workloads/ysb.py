@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from slackwater.workloads.base import Phases, QuerySpec, Window, query_specs
-from slackwater.workloads.rate_oracle import due_windows, first_offered_ms, numbers_between
+from slackwater.workloads.rate_oracle import due_windows, numbers_between, rate_offers
 from slackwater.workloads.rate_source import mixed, rate_rows, read_creation_ms, with_mixed
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from slackwater.workloads.base import Payload
+    from slackwater.workloads.rate_oracle import Offered
 
 PayloadKind = Literal["columns", "json", "kept"]
 
@@ -62,7 +63,7 @@ class Ysb:
     def events(self, spark: SparkSession, spec: QuerySpec) -> DataFrame:
         """The events as a query reads them, parsed where they come as JSON."""
         numbers = self._numbers(spark, spec)
-        return _parsed(_json_events(numbers)) if self.payload == "json" else _column_events(numbers)
+        return parsed_events(_json_events(numbers)) if self.payload == "json" else _column_events(numbers)
 
     def _numbers(self, spark: SparkSession, spec: QuerySpec) -> DataFrame:
         """The rate source's rows with the event's number mixed into `h`."""
@@ -96,7 +97,8 @@ def _json_events(numbers: DataFrame) -> DataFrame:
     )
 
 
-def _parsed(raw: DataFrame) -> DataFrame:
+def parsed_events(raw: DataFrame) -> DataFrame:
+    """The events in JSON texts `body`."""
     return raw.selectExpr(f"from_json(body, '{EVENT_SCHEMA}') AS event").selectExpr(
         "event.ad_id", "event.event_type", "timestamp_millis(event.event_time) AS event_time"
     )
@@ -132,11 +134,15 @@ def count_views(views_seen: DataFrame, spec: QuerySpec, kept: str | None = None)
 
 
 class YsbOracle:
-    """The counts that the query must emit, from the definition of the events and the rate source's rule."""
+    """The counts that the query must emit, from the definition of the events and the rate source's rule.
 
-    def __init__(self, spec: QuerySpec, creation_ms: int) -> None:
+    offered: who tells when rows are there, where it is not the rate source.
+    """
+
+    def __init__(self, spec: QuerySpec, creation_ms: int, offered: Offered | None = None) -> None:
         self.spec = spec
         self.creation_ms = creation_ms
+        self._offered = offered or rate_offers(spec.rate, creation_ms)
 
     def windows_due(self, from_ms: int, to_ms: int) -> list[Window]:
         """Windows with a view in them whose deadline lies in [from_ms, to_ms)."""
@@ -152,7 +158,7 @@ class YsbOracle:
 
     def ingestible_ms(self, deadline_ms: int) -> int:
         """When the source first offers a view at or after the deadline: only views move the watermark."""
-        return first_offered_ms(deadline_ms, self.spec.rate, self.creation_ms, self._views)
+        return self._offered(deadline_ms, self._views)
 
     def _views(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         kinds = mixed(numbers, self.spec.seed) // ADS % len(EVENT_TYPES)
