@@ -26,6 +26,7 @@ from slackwater.bench.experiment_commands import (
 )
 from slackwater.bench.late_commands import bench_late
 from slackwater.bench.mix_commands import bench_mix
+from slackwater.bench.produce_command import produce
 from slackwater.bench.scale_commands import bench_scale
 from slackwater.cluster.commands import cluster
 from slackwater.errors import ConfigurationError, SlackwaterError
@@ -61,6 +62,7 @@ app.command(verify)
 app.command(late)
 app.command(middleware)
 app.command(cluster)
+kafka.command(produce)
 app.command(kafka)
 
 

@@ -10,7 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slackwater
+from slackwater.cluster.daemons import free_ports
 from slackwater.drivers.spark.java import ensure_java
+from slackwater.kafka import Broker, BrokerPlan
+from slackwater.kafka.jars import broker_jars, cached, class_path, connector_jars
 from tests.spark.support import Feed, eventually, our_listeners, our_pools, task_order
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.local.dir": str(scratch / "local"),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
         "spark.log.level": "ERROR",
+        **_kafka_source(),
     }
     builder = SparkSession.builder.master("local[2]").appName("slackwater-tests")
     for key, value in settings.items():
@@ -46,6 +50,23 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     spark.sparkContext.setLogLevel("ERROR")
     yield spark
     spark.stop()
+
+
+def _kafka_source() -> dict[str, str]:
+    """Where the jars are in the cache; so the tests on topics need no session of their own."""
+    wanted = connector_jars()
+    here = cached(wanted)
+    return {} if here is None else {"spark.jars": ",".join(map(str, class_path(wanted, here)))}
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for the whole run; it may be stopped and started again, and has the same address then."""
+    if cached(connector_jars()) is None or cached(broker_jars()) is None:
+        pytest.skip("no jars of Kafka here; `slackwater kafka jars` fetches them")
+    (port,) = free_ports(1)
+    with Broker(tmp_path_factory.mktemp("kafka"), BrokerPlan(port=port)) as running:
+        yield running
 
 
 @pytest.fixture

@@ -185,6 +185,39 @@ def test_kafkas_offsets_behind_the_latest_are_the_backlog():
     assert _one(_batch(progress=_progress(sources=[source]))).backlog_rows == 100
 
 
+def test_a_partition_that_is_new_waits_from_its_start_and_what_is_ahead_is_no_debt():
+    source = {
+        "description": "KafkaV2[Subscribe[t]]",
+        "endOffset": {"t": {"0": 10}},
+        "latestOffset": {"t": {"0": 8, "1": 5}},
+    }
+    assert _one(_batch(progress=_progress(sources=[source]))).backlog_rows == 5
+
+
+def test_a_source_with_other_offsets_is_asked_for_its_metrics():
+    source = {
+        "description": "Other",
+        "endOffset": {"version": 4},
+        "latestOffset": {"version": 9},
+        "metrics": {"avgOffsetsBehindLatest": "7.0"},
+    }
+    assert _one(_batch(progress=_progress(sources=[source]))).backlog_rows == 7
+
+
+def test_delays_that_a_query_observes_reach_the_input_that_they_are_of():
+    told = {"slackwater_delays_1": {"rows": 4, "total_s": 2.0, "squares": 1.5, "cubes": 1.25}, "theirs": {"n": 1}}
+    inputs = [{"delay_ms": 1000, "rows": 4}, {"delay_ms": 1000, "rows": 4}]
+    first, second = _one(_batch(progress=_progress(observedMetrics=told), inputs=inputs)).inputs
+    assert first.delays is None
+    assert second.delays == (4, 2.0, 1.5, 1.25)
+
+
+def test_a_batch_without_rows_tells_no_delays():
+    told = {"slackwater_delays_0": {"rows": 0, "total_s": None, "squares": None, "cubes": None}}
+    (first,) = _one(_batch(progress=_progress(observedMetrics=told), inputs=[{"delay_ms": 0, "rows": 0}])).inputs
+    assert first.delays is None
+
+
 def test_sources_that_tell_nothing_leave_the_backlog_unknown():
     assert _one(_batch()).backlog_rows is None
 

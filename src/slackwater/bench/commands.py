@@ -6,7 +6,7 @@ import signal
 import threading
 from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003  # cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -17,11 +17,12 @@ from rich.table import Table
 
 from slackwater.bench.harness import Listener, check, run_bench
 from slackwater.bench.mix_tables import print_mix
-from slackwater.bench.model import BenchPlan, OnCluster, RunSettings, RunSpec
+from slackwater.bench.model import BenchPlan, Network, OnCluster, OnKafka, RunSettings, RunSpec
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.provenance import commit
 from slackwater.sim.trace import RunTrace, TraceFile
 from slackwater.workloads.base import PayloadKind, Phases  # noqa: TC001  # cyclopts
+from slackwater.workloads.on_topics import topic_form
 from slackwater.workloads.registry import workload_entry
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ def bench_command(workload: str) -> Callable[..., None]:
         worker_memory: str = "1g",
         kill_worker_after: float | None = None,
         worker_back_after: float = 10.0,
+        source: Literal["embedded", "kafka"] = "embedded",
+        network: Network = "uniform",
+        network_longest: float = 0.5,
     ) -> None:
         """Measure how soon each policy emits the windows of many WORKLOAD queries, and what that costs.
 
@@ -125,6 +129,12 @@ def bench_command(workload: str) -> Callable[..., None]:
             Kill a worker, so many seconds into the measured span.
         worker_back_after
             Start the killed worker again after so many seconds.
+        source
+            Where rows come from: Spark's own rate source, or topics of a Kafka broker that each run starts.
+        network
+            With Kafka, the law of the rows' delays on their way to the broker: none, uniform or zipf.
+        network_longest
+            The longest of those delays, in seconds.
         """
         if seeds < 1:
             raise ConfigurationError(f"seeds must be at least 1; got {seeds}.")
@@ -147,10 +157,11 @@ def bench_command(workload: str) -> Callable[..., None]:
             delay_s=delay,
             seconds=seconds,
             phases=phases,
-            payload=payload,
+            payload=payload if source == "embedded" else topic_form(workload).payload,
             settings=settings,
             trace=trace is not None,
             cluster=_on_cluster(cluster, worker_cores, worker_memory, kill_worker_after, worker_back_after),
+            kafka=OnKafka(network, network_longest) if source == "kafka" else None,
         )
         plan = BenchPlan(
             run=run,
@@ -296,7 +307,8 @@ def print_result(result: BenchResult, console: Console) -> None:
 
 def _runs_table(result: BenchResult) -> Table:
     table = Table(
-        title=f"{_what(result)}, {result.phases}, {result.seconds:g} s measured{_where(result.cluster)}",
+        title=f"{_what(result)}, {result.phases}, {result.seconds:g} s measured{_where(result.cluster)}"
+        f"{_from(result.kafka)}",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         caption="latency in s, from a window's end; propagation from when its last input could be read",
@@ -340,6 +352,13 @@ def _what(result: BenchResult) -> str:
 
 def _sliding(slide_s: float | None) -> str:
     return "" if slide_s is None else f" every {slide_s:g} s"
+
+
+def _from(kafka: OnKafka | None) -> str:
+    if kafka is None:
+        return ""
+    delays = "no network delays" if kafka.network == "none" else f"{kafka.network} delays up to {kafka.longest_s:g} s"
+    return f", from Kafka with {delays}"
 
 
 def _where(cluster: OnCluster | None) -> str:

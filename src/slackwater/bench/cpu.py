@@ -15,7 +15,7 @@ import psutil
 from slackwater.bench.model import Heap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
 MB = 1024 * 1024
@@ -26,11 +26,13 @@ _GC_OLD = re.compile(r"\[(\d+)ms\].*Pause (Young|Full)(.*) \d+M->(\d+)M\(\d+M\)"
 _GC_PAUSE = re.compile(r"\[(\d+)ms\].*Pause .* (\d+(?:\.\d+)?)ms")
 
 
-def tree_cpu_s() -> float:
-    """CPU time of this process and all below it so far, those that ended included."""
+def tree_cpu_s(without: Collection[int] = ()) -> float:
+    """CPU time of this process and all below it so far, those that ended included; `without` these pids."""
     me = psutil.Process()
     used_s = 0.0
     for process in [me, *me.children(recursive=True)]:
+        if process.pid in without:
+            continue
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:

@@ -32,16 +32,20 @@ from slackwater.bench.model import (
     WorkerResult,
     contender,
 )
+from slackwater.bench.producer import delays_of
 from slackwater.bench.slowdown import mix_claims
 from slackwater.cluster import ClusterPlan
 from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.kafka.jars import broker_jars, connector_jars, fetched
+from slackwater.kafka.topics import client
 from slackwater.provenance import commit
+from slackwater.workloads.on_topics import topic_form
 from slackwater.workloads.registry import workload_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from slackwater.bench.model import OnCluster, RunSettings
+    from slackwater.bench.model import OnCluster, OnKafka, RunSettings
 
 KEPT_LINES = 30
 KILL_AFTER_S = 5.0
@@ -86,6 +90,8 @@ def check(plan: BenchPlan) -> None:
             raise ConfigurationError(message)
     if run.cluster is not None:
         _check_cluster(run.cluster, run.seconds)
+    if run.kafka is not None:
+        _check_kafka(run.kafka, run)
     if run.groups:
         for group, part in zip(run.groups, run.parts(), strict=True):
             try:
@@ -109,7 +115,9 @@ def _check_queries(run: RunSpec) -> None:
     for is_wrong, message in wrong:
         if is_wrong:
             raise ConfigurationError(message)
-    workload_entry(run.workload).check(run.payload, run.rate, run.window_s, run.slide_s)
+    # A topic's rows have one form, whatever the embedded source would make.
+    payload = run.payload if run.kafka is None else "columns"
+    workload_entry(run.workload).check(payload, run.rate, run.window_s, run.slide_s)
 
 
 def _check_cluster(cluster: OnCluster, seconds: float) -> None:
@@ -127,6 +135,23 @@ def _check_cluster(cluster: OnCluster, seconds: float) -> None:
         raise ConfigurationError(
             f"a killed worker comes back after 0 to {seconds:g} s (the measured span); got {cluster.back_after_s:g}."
         )
+
+
+def _check_kafka(kafka: OnKafka, run: RunSpec) -> None:
+    delays_of(kafka.network, kafka.longest_s)
+    form = topic_form(run.workload)
+    if run.payload != form.payload:
+        raise ConfigurationError(f"on Kafka the payload of {run.workload} is {form.payload}; got {run.payload!r}.")
+    if kafka.network != "none" and kafka.longest_s >= run.delay_s:
+        raise ConfigurationError(
+            f"network delays of up to {kafka.longest_s:g} s are late for a watermark that waits {run.delay_s:g} s, "
+            "and which of them Spark leaves out depends on its batches. Make --network-longest shorter than --delay."
+        )
+    if run.cluster is not None:
+        raise ConfigurationError("--source kafka and --cluster are not measured together; leave one of them out.")
+    client()
+    for wanted in (broker_jars(), connector_jars()):
+        fetched(wanted)
 
 
 def run_bench(plan: BenchPlan, listener: Listener) -> BenchResult:
@@ -166,6 +191,7 @@ class _Bench:
             machine=machine(),
             settings=_resolved(run),
             cluster=run.cluster,
+            kafka=run.kafka,
             slide_s=run.slide_s,
             mix=plan.mix,
         )

@@ -61,6 +61,7 @@ from slackwater.bench.model import (
     contender,
 )
 from slackwater.bench.on_cluster import BenchCluster
+from slackwater.bench.on_kafka import BenchKafka
 from slackwater.bench.session import answer, bench_session, progress_of
 from slackwater.bench.slowdown import by_class, by_group, slowdown
 from slackwater.errors import SlackwaterError
@@ -154,6 +155,10 @@ def run(spec: RunSpec) -> WorkerResult:
             report("cluster")
             adopt_orphans()
             cluster = BenchCluster(spec.cluster, scratch / "cluster", cleanup)
+        kafka = None
+        if spec.kafka is not None:
+            report("kafka")
+            kafka = BenchKafka(spec.kafka, workload_of(spec)[1], spec, scratch / "kafka", cleanup)
         report("spark")
         settings = spec.settings
         spark = bench_session(
@@ -167,6 +172,7 @@ def run(spec: RunSpec) -> WorkerResult:
                 "spark.scheduler.mode": "FIFO" if chosen.kind == "fifo" else "FAIR",
                 "spark.sql.streaming.maxBatchesToRetainInMemory": str(settings.state_versions),
                 "spark.sql.streaming.numRecentProgressUpdates": str(settings.recent_progress),
+                **({} if kafka is None else kafka.settings()),
             },
             cluster=cluster,
         )
@@ -178,7 +184,7 @@ def run(spec: RunSpec) -> WorkerResult:
         sampler = HeapSampler(spark.sparkContext._jvm)  # noqa: SLF001  # PySpark has no public way to the JVM
         sampler.start()
         cleanup.callback(sampler.stop)
-        return _Run(spec, chosen, spark, handle, sampler, gc_log, scratch, warnings.texts, cluster).result()
+        return _Run(spec, chosen, spark, handle, sampler, gc_log, scratch, warnings.texts, cluster, kafka).result()
 
 
 class Warnings(logging.Handler):
@@ -206,8 +212,10 @@ class _Run:
         scratch: Path,
         warnings: list[str],
         cluster: BenchCluster | None,
+        kafka: BenchKafka | None,
     ) -> None:
         self.spec = spec
+        self.kafka = kafka
         self.cluster = cluster
         self.contender = chosen
         self.spark = spark
@@ -217,6 +225,8 @@ class _Run:
         self.gc_log = gc_log
         self.scratch = scratch
         self.members = members_of(spec)
+        if kafka is not None:
+            self.members = [replace(member, workload=kafka.workload) for member in self.members]
         self.running: list[RunningQuery] = []
         self.beside: Any = None
         self.decisions: list[tuple[int, int]] = []
@@ -246,6 +256,8 @@ class _Run:
                 self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
             checkpoint = self.scratch / "checkpoints" / query.name
             interval_ms = self.contender.interval_ms(i, count, query.slide_ms / 1000)
+            if self.kafka is not None:
+                self.kafka.begin(query)
             running = start_query(self.spark, member.workload, query, checkpoint, interval_ms)
             self.running.append(running)
             settings = self.spec.settings
@@ -297,6 +309,8 @@ class _Run:
     def _stop_and_collect(self) -> list[list[Batch]]:
         for running in self.running:
             running.stream.stop()
+        if self.kafka is not None:
+            self.kafka.end()
         if self.beside is not None:
             self.beside.stream.stop()
         return [self._batches(running) for running in self.running]
@@ -386,6 +400,7 @@ class _Run:
             slowdown=slowdown(per_query) if spec.groups else None,
             per_group=by_group(per_query) if spec.groups else [],
             per_class=by_class(per_query) if spec.groups else [],
+            kafka=None if self.kafka is None else self.kafka.outcome(span),
         )
 
     def _steady(self, batches: Sequence[Sequence[Batch]], outcomes: Sequence[QueryOutcome], span: Span) -> bool:
@@ -419,11 +434,15 @@ class _Run:
         stats = None if self.handle is None else self.handle.stats()
         return _Snapshot(
             wall_ms=now_ms(),
-            cpu_s=tree_cpu_s(),
+            cpu_s=self._cpu_s(),
             scheduler_cpu_s=stats.cpu_s if stats else 0.0,
             decisions=stats.decisions if stats else 0,
             gates_opened=stats.gates_opened if stats else 0,
         )
+
+    def _cpu_s(self) -> float:
+        """Of Spark and the scheduler: who makes the rows, and who keeps them, are not what is measured."""
+        return tree_cpu_s(without=() if self.kafka is None else self.kafka.pids)
 
     def _trace(self, first: _Snapshot, last: _Snapshot) -> RunTrace:
         cores = self.spec.settings.cores
@@ -477,7 +496,7 @@ class _Run:
             facts: dict[str, Any] = {"queries": self._live_rows()} if self.spec.settings.live else {}
             report(state, s=round(time.monotonic() - began), of_s=of_s, **facts)
             if self.spec.trace:
-                self.cpu.append((now_ms(), tree_cpu_s()))
+                self.cpu.append((now_ms(), self._cpu_s()))
             if self.handle is not None:
                 self.decisions.append((now_ms(), self.handle.stats().decisions))
                 for ranges in self.ranges:

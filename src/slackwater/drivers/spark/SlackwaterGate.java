@@ -242,6 +242,7 @@ public final class SlackwaterGate {
             boolean alive = gate.alive(); // asked once: a query must not go without its end being told
             queries.add(gate.report(alive, !known.containsKey(gate.runId)));
             if (!alive) {
+                gate.tellUnknownTopic();
                 it.remove();
                 if (gate.ownPool) leavingPools.put(gate.pool, gate);
             }
@@ -768,6 +769,20 @@ public final class SlackwaterGate {
             out.put("watermark_policy", PlanReader.conf(conf, "spark.sql.streaming.multipleWatermarkPolicy", "min"));
             out.put("no_data_batches", PlanReader.conf(conf, "spark.sql.streaming.noDataMicroBatches.enabled", "true"));
             PlanReader.analyzed(Reach.call(execution, "analyzedPlan"), plan);
+        }
+
+        /** Kafka's error names no topic, and Spark's neither. */
+        void tellUnknownTopic() {
+            try {
+                Object why = Reach.call(execution, "exception");
+                if (!Reach.bool(why, "isDefined")) return;
+                if (String.valueOf(Reach.call(why, "get")).indexOf("UnknownTopicOrPartition") < 0) return;
+                owner.note("query " + label() + " ended because its broker has no such topic: it reads "
+                    + Reach.call(Reach.call(execution, "sources"), "mkString", ", ")
+                    + ". Make the topic or correct its name, and start the query again");
+            } catch (Throwable t) {
+                LOG.warn("Slackwater: could not look why query " + label() + " ended", t);
+            }
         }
 
         String label() {

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from slackwater.core.engine import Engine, EngineSettings
 from slackwater.core.model import Capacity, Commands, Knob, Policy, QueryOptions
 from slackwater.drivers.spark.bridge import SparkBridge, first_line
+from slackwater.drivers.spark.oddities import Oddities
 from slackwater.drivers.spark.telling import identity_of, overview
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
@@ -166,6 +167,7 @@ class Handle:
         self._decision_s: deque[float] = deque(maxlen=5000)
         self._cpu_s = 0.0
         self._told: set[str] = set()
+        self._oddities = Oddities()
         self._endpoint: Endpoint | None = None
         self._forwarder: Forwarder | None = None
         self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
@@ -326,6 +328,7 @@ class Handle:
                 if report.gates_open:
                     self._bridge.resync()
                 self._in_charge.set()
+                self._bridge.notes += self._oddities.notes(report)
                 self._tell_notes()
                 self._cpu_s = time.thread_time() - cpu_before
                 troubles = 0

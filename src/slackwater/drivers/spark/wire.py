@@ -26,6 +26,9 @@ from slackwater.drivers.spark.plan import About, facts_of
 
 log = logging.getLogger("slackwater")
 
+DELAYS = "slackwater_delays_"
+"""What a query calls the observed delays of its watermarked input of this number."""
+
 
 class _Heap(msgspec.Struct):
     used: int
@@ -70,6 +73,7 @@ class _Progress(msgspec.Struct):
     stateOperators: list[_StateOperator] = msgspec.field(default_factory=list)  # noqa: N815
     sources: list[_Source] = msgspec.field(default_factory=list)
     sink: _Sink = msgspec.field(default_factory=_Sink)
+    observedMetrics: dict[str, Any] = msgspec.field(default_factory=dict)  # noqa: N815
 
 
 class _Batch(msgspec.Struct):
@@ -183,8 +187,13 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
     started = timestamp(progress.timestamp)
     fixing_s = sum(durations.get(name, 0) for name in ("latestOffset", "getOffset")) / 1000
     inputs = tuple(
-        InputMaximum(seen.delay_ms / 1000, seen.rows, seen.max_ms / 1000 if seen.max_ms is not None else None)
-        for seen in batch.inputs
+        InputMaximum(
+            seen.delay_ms / 1000,
+            seen.rows,
+            seen.max_ms / 1000 if seen.max_ms is not None else None,
+            _delays(progress.observedMetrics.get(f"{DELAYS}{index}")),
+        )
+        for index, seen in enumerate(batch.inputs)
     )
     if not inputs and "max" in progress.eventTime:
         inputs = (InputMaximum(0.0, progress.numInputRows, timestamp(progress.eventTime["max"])),)
@@ -210,6 +219,13 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
     )
 
 
+def _delays(observed: Any) -> tuple[int, float, float, float] | None:
+    """What a query tells of when its rows were ingested; nothing for a batch without rows."""
+    if not isinstance(observed, dict) or not observed.get("rows"):
+        return None
+    return int(observed["rows"]), float(observed["total_s"]), float(observed["squares"]), float(observed["cubes"])
+
+
 def place_of(description: str) -> str | None:
     """Where a source reads or a sink writes, as Spark describes it: `FileStreamSource[file:/a]`, `DeltaSink[/b]`."""
     match = _PLACE.search(description)
@@ -225,17 +241,32 @@ def _rows_out(batch: _Batch, progress: _Progress) -> int:
 
 def _backlog(sources: list[_Source]) -> int | None:
     """Rows that wait in the sources, where they tell (Kafka's offsets behind the latest)."""
-    told = [
-        float(source.metrics["avgOffsetsBehindLatest"]) * _partitions(source)
-        for source in sources
-        if source.metrics and "avgOffsetsBehindLatest" in source.metrics
-    ]
+    told = [rows for source in sources if (rows := _behind(source)) is not None]
     return round(sum(told)) if told else None
 
 
-def _partitions(source: _Source) -> int:
-    topics = source.endOffset if isinstance(source.endOffset, dict) else {}
-    return sum(len(partitions) for partitions in topics.values() if isinstance(partitions, dict)) or 1
+def _behind(source: _Source) -> float | None:
+    """Kafka counts a topic's rows by partition, so what is behind the latest offsets is known to the row."""
+    latest, end = _offsets(source.latestOffset), _offsets(source.endOffset)
+    if source.description.startswith("Kafka") and latest and end is not None:
+        # A partition that Spark has not begun with is read from its start.
+        return sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
+    if source.metrics and "avgOffsetsBehindLatest" in source.metrics:
+        return float(source.metrics["avgOffsetsBehindLatest"]) * (len(end) if end else 1)
+    return None
+
+
+def _offsets(told: Any) -> dict[tuple[str, str], int] | None:
+    """Offsets by topic and partition; None where a source counts otherwise."""
+    if not isinstance(told, dict):
+        return None
+    return {
+        (topic, partition): offset
+        for topic, partitions in told.items()
+        if isinstance(partitions, dict)
+        for partition, offset in partitions.items()
+        if isinstance(offset, int)
+    }
 
 
 def timestamp(text: str) -> float:
