@@ -8,8 +8,9 @@ Every query of the session is then scheduled by how soon its next watermark will
 
 from slackwater._version import __version__
 from slackwater.core.model import Choice, Policy, QueryOptions, QueryView, Snapshot
-from slackwater.drivers.spark.attach import Handle, QueryStatus, SchedulerStats, attach
+from slackwater.drivers.spark.attach import attach
 from slackwater.drivers.spark.doctor import Finding, doctor
+from slackwater.drivers.spark.handle import Handle, QueryStatus, SchedulerStats
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
 from slackwater.forwarding.settings import Forwarding, Peer
 

@@ -15,7 +15,7 @@ from slackwater.bench.harness import Listener
 from slackwater.bench.measure import cause_of_end
 from slackwater.bench.model import Heap, QueryResult, RunResult, RunSpec, WindowCounts, WorkerResult
 from slackwater.bench.worker import HIGH
-from slackwater.drivers.spark.attach import Expectation
+from slackwater.drivers.spark.handle import Expectation
 from slackwater.errors import SlackwaterError
 from tests.unit.test_bench_measure import result_of
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def broken() -> Any:
+def broken(_: Any) -> Any:
     raise RuntimeError("a secret of the application's")
 
 
@@ -35,7 +35,7 @@ def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
     served = Endpoint(
         application_id="app-../1",
         name="alerts",
-        reads={"/api/status": lambda: {"queries": 2}, "/api/broken": broken},
+        reads={"/api/status": lambda _: {"queries": 2}, "/api/broken": broken},
         changes={"/api/echo": echo},
         folder=tmp_path / "run",
     )

@@ -78,7 +78,7 @@ def served(tmp_path: Path) -> Iterator[Callable[[str, int, QueryOverview], Endpo
             jvm_pid=jvm_pid, policy="klink", cores=2, lanes=2, wall_ts=0.0, queries=queries,
         )  # fmt: skip
         endpoint = Endpoint(
-            application_id=f"app-{name}", name=name, reads={"/api/status": lambda: told}, folder=tmp_path / "run"
+            application_id=f"app-{name}", name=name, reads={"/api/status": lambda _: told}, folder=tmp_path / "run"
         )
         open_ones.append(endpoint)
         return endpoint

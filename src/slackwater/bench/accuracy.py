@@ -13,7 +13,7 @@ from slackwater.bench.model import Accuracy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from slackwater.drivers.spark.attach import Expectation
+    from slackwater.drivers.spark.handle import Expectation
     from slackwater.workloads.base import Oracle
 
 CONFIDENCES = (0.95, 0.90)

@@ -22,7 +22,7 @@ from slackwater.errors import SlackwaterError
 from slackwater.sim.experiment import Experiment, claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 COST = "bench-middleware-cost"
 THREADS_OF_A_JVM = 80
@@ -106,7 +106,7 @@ class _Status:
         self._queries = queries
         self._lots = random.Random(f"{seed}/{name}")
 
-    def __call__(self) -> Overview:
+    def __call__(self, _: Mapping[str, str]) -> Overview:
         return Overview(
             version="0",
             application_id=self._name,

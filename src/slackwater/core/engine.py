@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final, Literal
 from slackwater.core.history import Entry, History
 from slackwater.core.lanes import AdaptiveLanes
 from slackwater.core.model import Capacity, Choice, Commands, Grant, Memory, Policy, Report, Snapshot, Stage
+from slackwater.core.orders import Orders
 from slackwater.core.query import QueryState, Turn
+from slackwater.core.records import Ended, Ran, Records
 from slackwater.core.words import Heard, Words, heeded
-from slackwater.errors import ConfigurationError
+from slackwater.errors import ConfigurationError, unknown_name
 
 if TYPE_CHECKING:
-    from slackwater.core.model import QueryView
+    from slackwater.core.model import BatchReport, QueryView
     from slackwater.core.words import Demand, Supply
 
 log = logging.getLogger("slackwater")
@@ -95,6 +97,8 @@ class Engine:
         self._metrics = metrics
         self.settings = settings or EngineSettings()
         self.history = History(self.settings.history)
+        self.records = Records()
+        self.orders = Orders(self.history)
         self._fallback = fallback
         self._queries: dict[str, QueryState] = {}
         self._lanes = AdaptiveLanes()
@@ -109,6 +113,7 @@ class Engine:
         self._heard: tuple[Heard, ...] = ()
         self._reasons: dict[str, str] = {}
         self._planned: set[str] = set()
+        self._memory_now: Memory | None = None
 
     # ---- what others may ask ----------------------------------------------------------------------------------
 
@@ -122,8 +127,21 @@ class Engine:
         """As of the last report."""
         return self._capacity
 
+    @property
+    def memory(self) -> Memory | None:
+        """As of the last report."""
+        return self._memory_now
+
     def state(self, key: str) -> QueryState | None:
         return self._queries.get(key)
+
+    def find(self, query: str) -> QueryState:
+        """A query by its key, its id or its name."""
+        states = tuple(self._queries.values())
+        for state in states:
+            if query in (state.facts.key, state.facts.query_id, state.facts.name):
+                return state
+        raise unknown_name("query", query, [state.facts.name for state in states])
 
     def reason(self, key: str) -> str:
         return self._reasons.get(key, "")
@@ -136,6 +154,15 @@ class Engine:
         self.history.add(now_wall_ts, "switched", "", f"from {self.policy.name} to {policy.name}")
         self.policy = policy
         self._troubled = False
+
+    def pause(self, query: str, now_wall_ts: float) -> None:
+        self.orders.pause(self.find(query), self.policy, now_wall_ts)
+
+    def resume(self, query: str, now_wall_ts: float) -> None:
+        self.orders.resume(self.find(query), now_wall_ts)
+
+    def set_class(self, query: str, priority_class: int, now_wall_ts: float) -> None:
+        self.orders.set_class(self.find(query), priority_class, now_wall_ts)
 
     def hear(self, heard: tuple[Heard, ...]) -> None:
         """What the schedulers of neighbouring applications told last, from the next step on."""
@@ -170,8 +197,10 @@ class Engine:
             cores=report.cores,
             memory=self._memory(report),
         )
+        self._memory_now = snapshot.memory
         self._views = snapshot.queries
         choices = self._ask(snapshot)
+        self.records.memory_rules(now, rules=any(choice.freeing for choice in choices.values()))
         self._reasons.update([(key, choice.reason) for key, choice in choices.items()])
         if self.policy.enforces:
             waiting = self._grant_turns(snapshot, choices, free, grants)
@@ -288,13 +317,16 @@ class Engine:
                     hold_for_readers=self.settings.hold_for_readers,
                 )
                 queries[seen.key], chained_anew = state, True
+                self.orders.apply_to(state)
             if not seen.batches:
                 state.observe(seen, now)
                 continue
             chains = state.reads, state.writes
-            state.observe(seen, now)
+            for left in state.observe(seen, now):
+                self.records.left.add(left)
             chained_anew = chained_anew or chains != (state.reads, state.writes)
             for batch in seen.batches:
+                self.records.ran.add(_ran(state, batch))
                 self.history.add(
                     now,
                     "observed",
@@ -302,8 +334,10 @@ class Engine:
                     f"batch {batch.batch_id}: {batch.rows} rows in {batch.duration_s:.2f} s",
                 )
 
+        errors = {seen.key: seen.error for seen in report.queries}
         for key in queries.keys() - {seen.key for seen in report.queries if seen.alive}:
-            del queries[key]
+            gone = queries.pop(key).facts
+            self.records.ended.add(Ended(key, gone.name, gone.query_id, now, errors.get(key)))
             self._reasons.pop(key, None)
             self._planned.discard(key)
             chained_anew = True
@@ -332,6 +366,7 @@ class Engine:
         busy = sum(
             view.stage in (Stage.DATA, Stage.SWEEP) or view.sweep_pending or view.swm_wall_ts <= now + seconds
             for view in self.views
+            if view.stage is not Stage.PAUSED
         )
         return busy < self._capacity.lanes
 
@@ -435,7 +470,8 @@ class Engine:
         due = stage is Stage.DATA and state.view(now).swm_sure_wall_ts <= now
         aim = state.next_window_end() if due else None
         sweep, batches = (choice.sweep, choice.batches) if choice is not None else (True, 1)
-        state.begin_turn(Turn(stage, now, seen.wait_no, expected, sweep, aim, lane, batches))
+        waited_s = max(0.0, now - seen.since_wall_ts)
+        state.begin_turn(Turn(stage, now, seen.wait_no, expected, sweep, aim, lane, batches, reason, waited_s))
         grants.append(Grant(key, seen.wait_no, stage, reason))
         self._reasons[key] = reason
         self._planned.discard(key)
@@ -455,6 +491,22 @@ class Engine:
                 base += _SWEEP_FIRST
             out[key] = base + urgency
         return out
+
+
+def _ran(state: QueryState, batch: BatchReport) -> Ran:
+    turn, facts = state.turn, state.facts
+    return Ran(
+        key=facts.key,
+        name=facts.name,
+        stage=turn.stage if turn is not None else Stage.UNGATED,
+        lane=turn.lane if turn is not None else None,
+        reason=turn.reason if turn is not None else "nobody held it",
+        batch_id=batch.batch_id,
+        began_wall_ts=batch.ended_wall_ts - batch.duration_s,
+        ended_wall_ts=batch.ended_wall_ts,
+        rows=batch.rows,
+        waited_s=turn.waited_s if turn is not None else 0.0,
+    )
 
 
 def _asks(policy: Policy, snapshot: Snapshot) -> bool:

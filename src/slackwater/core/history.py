@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["planned", "requested", "observed", "trouble", "switched"]
+Kind = Literal["planned", "requested", "observed", "trouble", "switched", "ordered"]
 
 
 @dataclass(frozen=True, slots=True)

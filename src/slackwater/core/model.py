@@ -127,7 +127,8 @@ class BatchReport:
     """One micro-batch that ran, as Spark's progress tells it.
 
     evicts_event_ts is the watermark by which the operator that emits windows evicted: behind a join it lags the
-    query's.
+    query's. dropped_rows are those that its state operators dropped as too late (Spark counts groups where it has
+    aggregated before).
     """
 
     batch_id: int
@@ -140,6 +141,7 @@ class BatchReport:
     rows_out: int = 0
     state_rows: int = 0
     state_bytes: int = 0
+    dropped_rows: int = 0
     backlog_rows: int | None = None
     limited: bool = False
     reads: tuple[str, ...] = ()
@@ -152,6 +154,7 @@ class QueryReport:
     """Where one query stands now.
 
     freeable_bytes: the memory that running it now would free, where the driver knows; else it follows from its state.
+    error: of a query that is not alive, why it failed, in a line; None where it was stopped or had no more to do.
     """
 
     key: str
@@ -165,6 +168,7 @@ class QueryReport:
     freeable_bytes: float | None = None
     batches: tuple[BatchReport, ...] = ()
     facts: QueryFacts | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +207,7 @@ class Stage(StrEnum):
     WAITING = "waiting"
     DATA = "data batch"
     SWEEP = "sweep batch"
+    PAUSED = "paused"
     UNGATED = "not gated"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from slackwater.core.cost import CostModel, RowCost
 from slackwater.core.downstream import Downstream, Expects, Need
 from slackwater.core.model import BatchReport, InputMaximum, QueryFacts, QueryReport, QueryView, Stage
+from slackwater.core.records import Left
 from slackwater.core.swm import Arrival, DelayEstimator, SwmEstimator
 from slackwater.core.upstream import Upstream
 from slackwater.core.words import MOST_HOPS, Demand, Sight, Supply
@@ -21,6 +22,7 @@ _ROWS_MEMORY = 0.9
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 5.0
 _LOST_GRANT_S = 1.0
+_MOST_LEFT = 100
 _NEVER_EVENT_TS = 0.0
 
 
@@ -36,6 +38,8 @@ class Turn:
     aim_event_ts: float | None
     lane: int = 0
     batches: int = 1
+    reason: str = ""
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class QueryState:
         self.last_batch: BatchReport | None = None
         self.rows_per_s = 0.0
         self.last_latency_s: float | None = None
+        self.dropped_rows = 0
+        self.paused_wall_ts: float | None = None
         self.rows_in = 0.0
         self.rows_out = 0.0
         self.batches_seen = 0
@@ -101,7 +107,8 @@ class QueryState:
 
     # ---- learning ---------------------------------------------------------------------------------------------
 
-    def observe(self, report: QueryReport, now_wall_ts: float) -> None:
+    def observe(self, report: QueryReport, now_wall_ts: float) -> list[Left]:
+        """Learn from a report; returns the windows that left since the last one."""
         before = self.report
         self.report = report
         if report.batches or before is None or before.next_watermark_event_ts != report.next_watermark_event_ts:
@@ -110,15 +117,25 @@ class QueryState:
             self._view = None
         if report.running_tasks > 0 or report.waiting:
             self.tasks_seen_wall_ts = now_wall_ts
-        for batch in report.batches:
-            self._observe_batch(batch)
+        return [left for batch in report.batches for left in self._observe_batch(batch)]
+
+    def pause(self, now_wall_ts: float) -> None:
+        """No turn from now on; one that runs is finished."""
+        self.paused_wall_ts, self._view = now_wall_ts, None
+
+    def resume(self) -> None:
+        self.paused_wall_ts = self._view = None
+
+    def reclass(self, priority_class: int) -> None:
+        self.facts = replace(self.facts, options=replace(self.facts.options, priority_class=priority_class))
+        self._view = None
 
     def _forget(self) -> None:
         """Something happened to it: what followed from the state before is computed anew when somebody asks."""
         self._outlook = self._view = None
         self._demands = self._supplies = None
 
-    def _observe_batch(self, batch: BatchReport) -> None:
+    def _observe_batch(self, batch: BatchReport) -> list[Left]:
         previous = self.last_batch
         self.batches_seen += 1
         self.cost.observe(batch.rows, batch.duration_s)
@@ -139,16 +156,18 @@ class QueryState:
             self._observe_input(index, seen, batch.offsets_wall_ts, telling=telling)
         if batch.evicts_event_ts is not None and batch.watermark_event_ts > _NEVER_EVENT_TS:
             self._behind_s = max(0.0, batch.watermark_event_ts - batch.evicts_event_ts)
-        swept_end = self._swept_end(batch)
-        if swept_end is not None:
-            self.last_latency_s = batch.ended_wall_ts - swept_end
+        left = self._left(batch)
+        if left:
+            self.last_latency_s = left[0].latency_s
             for estimator in self._inputs:
                 estimator.end_epoch()
+        self.dropped_rows += batch.dropped_rows
         self.last_batch = batch
         if not batch.limited:
             self._looked_wall_ts = batch.offsets_wall_ts
         if batch.rows > 0:
             self._downstream.observe(batch)
+        return left
 
     def _observe_input(self, index: int, seen: InputMaximum, offsets_wall_ts: float, *, telling: bool) -> None:
         """An input whose source tells ingestion times has Klink's own estimate from then on."""
@@ -162,13 +181,18 @@ class QueryState:
         elif telling and seen.max_event_ts is not None:
             known.observe(offsets_wall_ts, seen.max_event_ts)
 
-    def _swept_end(self, batch: BatchReport) -> float | None:
-        """The first window end that this batch's watermark passed and the last one's had not."""
+    def _left(self, batch: BatchReport) -> list[Left]:
+        """The windows whose ends this batch's watermark passed and the last one's had not, the first ones first."""
         before = self.last_batch.watermark_event_ts if self.last_batch else batch.watermark_event_ts
         if before <= _NEVER_EVENT_TS:
-            return None
+            return []
+        passed = batch.watermark_event_ts - self._behind_s
+        left: list[Left] = []
         end = self.facts.next_window_end(before - self._behind_s)
-        return end if end is not None and end <= batch.watermark_event_ts - self._behind_s else None
+        while end is not None and end <= passed and len(left) < _MOST_LEFT:
+            left.append(Left(self.facts.key, self.facts.name, end, batch.ended_wall_ts))
+            end = self.facts.next_window_end(end)
+        return left
 
     def begin_turn(self, turn: Turn) -> None:
         self.turn, self._view = turn, None
@@ -456,6 +480,8 @@ class QueryState:
     def _eligible(self, now_wall_ts: float) -> bool:
         if self.turn is not None or now_wall_ts < self._eligible_from_wall_ts or self.report is None:
             return False
+        if self.paused_wall_ts is not None:
+            return False
         return self.report.waiting and self.facts.gated
 
     def _seen_at(self, now_wall_ts: float, downstream: tuple[str, ...]) -> QueryView:
@@ -503,7 +529,17 @@ class QueryState:
     def stage(self) -> Stage:
         if not self.facts.gated:
             return Stage.UNGATED
-        return self.turn.stage if self.turn else Stage.WAITING
+        if self.turn is not None:
+            return self.turn.stage
+        return Stage.WAITING if self.paused_wall_ts is None else Stage.PAUSED
+
+    @property
+    def input_lags_s(self) -> tuple[float | None, ...]:
+        """For each watermarked input, how far its largest event time was behind when it was last looked at."""
+        return tuple(
+            self._looked_wall_ts - largest if largest > _NEVER_EVENT_TS and self._looked_wall_ts > 0 else None
+            for largest in self._maxima_event_ts
+        )
 
     def watermark_lag_s(self, now_wall_ts: float) -> float:
         watermark = self.next_watermark_event_ts

@@ -1,7 +1,7 @@
 """The HTTP server of an attached application: a thread of its own, loopback by default, nothing that can hold a query.
 
 It reads what the scheduler knew at its last decision and never waits for it. Routes are given by who serves: reading by
-GET, changing by POST with the token.
+GET, changing by POST with the token; a page, a stream of events or a text for a collector answers in its own form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ LARGEST_BODY_BYTES = 256 * 1024
 _STARTING_S = 10.0
 _ENDING_S = 3.0
 
-Read = Callable[[], Any]
+Parameters = Mapping[str, str]
+Read = Callable[[Parameters], Any]
 Change = Callable[[bytes], Any]
 Answer = Callable[["Request"], Awaitable["Response"]]
 
@@ -46,10 +47,18 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure
         self.status = status
 
 
-def application(reads: Mapping[str, Read], changes: Mapping[str, Change], *, token: str, host: str) -> Starlette:
+def application(
+    reads: Mapping[str, Read],
+    changes: Mapping[str, Change],
+    own: Mapping[str, Answer] | None = None,
+    *,
+    token: str,
+    host: str,
+) -> Starlette:
     """The ASGI application: GET each of `reads`, POST each of `changes` with the token; JSON both ways.
 
-    A read takes nothing, a change the body as it came, for a strict decoder. Either may raise Refused.
+    A read takes the parameters of path and query, a change the body as it came, for a strict decoder. Either may raise
+    Refused. `own` are GET routes that answer in a form of their own, behind the same guard.
     """
     try:
         from starlette.applications import Starlette  # noqa: PLC0415 - an extra
@@ -63,6 +72,7 @@ def application(reads: Mapping[str, Read], changes: Mapping[str, Change], *, tok
         routes=[
             *(Route(path, _reading(read, host), methods=["GET"]) for path, read in reads.items()),
             *(Route(path, _changing(change, host, token), methods=["POST"]) for path, change in changes.items()),
+            *(Route(path, _guarded(answer, host), methods=["GET"]) for path, answer in (own or {}).items()),
         ]
     )
 
@@ -70,11 +80,19 @@ def application(reads: Mapping[str, Read], changes: Mapping[str, Change], *, tok
 def _reading(read: Read, host: str) -> Answer:
     async def answer(request: Request) -> Response:
         async def work() -> Any:
-            return read()
+            return read({**request.query_params, **request.path_params})
 
         return await _answered(request, host, work)
 
     return answer
+
+
+def _guarded(answer: Answer, host: str) -> Answer:
+    async def guarded(request: Request) -> Response:
+        refused = access.refusal(request.headers, host)
+        return _json({"error": refused}, 403) if refused is not None else await answer(request)
+
+    return guarded
 
 
 def _changing(change: Change, host: str, token: str) -> Answer:
@@ -128,6 +146,7 @@ class Endpoint:
         name: str,
         reads: Mapping[str, Read],
         changes: Mapping[str, Change] | None = None,
+        own: Mapping[str, Answer] | None = None,
         host: str = LOOPBACK,
         port: int = 0,
         folder: Path | None = None,
@@ -135,7 +154,7 @@ class Endpoint:
         self.token = access.new_token()
         self._folder = discovery.ready(folder or discovery.default_folder())
         self._application_id = application_id
-        served = application(reads, changes or {}, token=self.token, host=host)
+        served = application(reads, changes or {}, own, token=self.token, host=host)
         self._socket = _bound(host, port)
         self.port = int(self._socket.getsockname()[1])
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

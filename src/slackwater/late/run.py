@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from slackwater.drivers.spark.attach import room_for
+from slackwater.drivers.spark.sessions import room_for
 from slackwater.late.buckets import Share
 from slackwater.late.checkpoint import is_committed, next_watermark_ms
 from slackwater.late.errors import LateExecutionError

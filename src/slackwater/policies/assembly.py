@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 from slackwater.core.engine import Engine
@@ -34,3 +35,16 @@ def engine_for(
     """An engine with the policy that `policy_for` gives."""
     chosen = policy_for(policy, period_s=period_s, **parameters)
     return Engine(chosen, RoundRobin(), settings, MetricProvider(CATALOGUE, OFFERED, driver="spark"))
+
+
+def parameters_of(policy: Policy) -> dict[str, str | float | int | bool | None]:
+    """What a policy was made with, as far as it keeps it under the same name and it is plain."""
+    chosen = policy.policy if isinstance(policy, Periodic) else policy
+    found: dict[str, str | float | int | bool | None] = {}
+    if isinstance(policy, Periodic):
+        found["period_s"] = policy.period_s
+    for name in inspect.signature(type(chosen)).parameters:
+        value = getattr(chosen, name, None)
+        if isinstance(value, str | float | int | bool):
+            found[name] = value
+    return found

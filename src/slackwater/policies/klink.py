@@ -41,6 +41,7 @@ class Klink:
         if knob not in _PREPARE_ABOVE:
             raise ConfigurationError(f"knob={knob!r}: one of {', '.join(_PREPARE_ABOVE)} is needed.")
         self.knob = knob
+        self.memory_bound = memory_bound
         self.manager = MemoryManager(memory_bound) if memory_bound is not None else None
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:

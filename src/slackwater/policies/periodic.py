@@ -42,7 +42,9 @@ class Periodic:
     def decide(self, snapshot: Snapshot) -> list[Choice]:
         if self.asks(snapshot):
             until = snapshot.wall_ts + self.period_s
-            queries = tuple(replace(query, eligible=query.stage is not Stage.UNGATED) for query in snapshot.queries)
+            queries = tuple(
+                replace(query, eligible=query.stage not in (Stage.UNGATED, Stage.PAUSED)) for query in snapshot.queries
+            )
             said = self.policy.decide(replace(snapshot, queries=queries))
             self._said = [_not_before(choice, until) for choice in said]
             self._asked_wall_ts, self._stands_until_wall_ts = snapshot.wall_ts, until

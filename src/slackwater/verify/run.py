@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from slackwater.drivers.spark.attach import Handle
+    from slackwater.drivers.spark.handle import Handle
     from slackwater.verify.model import Differences, Trial
     from slackwater.workloads.finite import Answers, FiniteWorkload, Rows, Stage
 

@@ -52,6 +52,7 @@ public final class SlackwaterGate {
     // The interval put in place of the user's: so long that Spark always asks our clock to wait.
     static final long GATED_INTERVAL_MS = 1L << 52;
     static final long WATCHDOG_TICK_MS = 250L;
+    static final int MAX_ERROR_LENGTH = 500;
     static final int MAX_UNREAD_BATCHES = 64;
     static final int MAX_OPERATORS = 100;
     static final int MAX_EXPRESSION_CHARS = 20000;
@@ -744,6 +745,8 @@ public final class SlackwaterGate {
                 out.put("tasks", owner.taskOrder.runningTasks(pool, queryId));
                 out.put("awaited", userIntervalMs >= 0L && awaited());
                 if (describe) describe(out.putObject("about"));
+                String why = alive ? null : error();
+                if (why != null) out.put("error", why.substring(0, Math.min(why.length(), MAX_ERROR_LENGTH)));
             } catch (Throwable t) {
                 LOG.warn("Slackwater: could not describe query " + label(), t);
             }
@@ -771,12 +774,17 @@ public final class SlackwaterGate {
             PlanReader.analyzed(Reach.call(execution, "analyzedPlan"), plan);
         }
 
+        /** Why it failed; null where it did not. */
+        String error() throws Exception {
+            Object why = Reach.call(execution, "exception");
+            return Reach.bool(why, "isDefined") ? String.valueOf(Reach.call(why, "get")) : null;
+        }
+
         /** Kafka's error names no topic, and Spark's neither. */
         void tellUnknownTopic() {
             try {
-                Object why = Reach.call(execution, "exception");
-                if (!Reach.bool(why, "isDefined")) return;
-                if (String.valueOf(Reach.call(why, "get")).indexOf("UnknownTopicOrPartition") < 0) return;
+                String why = error();
+                if (why == null || why.indexOf("UnknownTopicOrPartition") < 0) return;
                 owner.note("query " + label() + " ended because its broker has no such topic: it reads "
                     + Reach.call(Reach.call(execution, "sources"), "mkString", ", ")
                     + ". Make the topic or correct its name, and start the query again");

@@ -1,86 +1,26 @@
-"""`attach`: one line that schedules every streaming query of a Spark session, and the handle it returns."""
+"""`attach`: one line that schedules every streaming query of a Spark session."""
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, Literal
 
-from slackwater.core.engine import Engine, EngineSettings
-from slackwater.core.model import Capacity, Commands, Knob, Policy, QueryOptions
-from slackwater.drivers.spark.bridge import SparkBridge, first_line
-from slackwater.drivers.spark.oddities import Oddities
-from slackwater.drivers.spark.telling import identity_of, overview
+from slackwater.core.engine import EngineSettings
+from slackwater.core.model import QueryOptions
+from slackwater.drivers.spark.bridge import SparkBridge
+from slackwater.drivers.spark.handle import Handle
+from slackwater.drivers.spark.sessions import remember
+from slackwater.drivers.spark.telling import identity_of
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
-from slackwater.endpoint.server import LOOPBACK, Endpoint
+from slackwater.endpoint.server import LOOPBACK
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
-from slackwater.forwarding.forwarder import Forwarder
 from slackwater.forwarding.settings import Forwarding
-from slackwater.policies.assembly import engine_for, policy_for
+from slackwater.policies.assembly import engine_for
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from slackwater.core.model import Knob, Policy
 
-    from slackwater.core.history import Entry
-    from slackwater.drivers.spark.telling import Identity
-
-log = logging.getLogger("slackwater")
-
-_MOST_NOTES = 1000
 _ATTACHED_PROPERTY = "slackwater.attached."
-_TAKING_CHARGE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class QueryStatus:
-    """One query, for a table."""
-
-    key: str
-    name: str
-    stage: str
-    reason: str
-    slack_s: float
-    watermark_lag_s: float
-    backlog_rows: float
-    last_latency_s: float | None
-    batches: int
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """Between which wall times the watermark that sweeps a query's next window should become ingestible."""
-
-    name: str
-    window_end_event_ts: float
-    from_wall_ts: float
-    to_wall_ts: float
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerStats:
-    """The scheduler's own cost so far, on the Python and on the JVM side."""
-
-    decisions: int
-    decision_ms_p99: float
-    cpu_s: float
-    gates_opened: int
-
-
-_handles: WeakValueDictionary[str, Handle] = WeakValueDictionary()  # by application
-
-
-def room_for(spark: Any, seconds: float) -> bool:
-    """May work of low urgency take a core for so long, without a query of this session waiting for it?
-
-    Always, where nobody is attached.
-    """
-    handle = _handles.get(spark.sparkContext.applicationId)
-    return handle is None or not handle.attached or handle.room_for(seconds)
 
 
 def attach(
@@ -150,215 +90,8 @@ def attach(
         except SlackwaterError:
             handle.detach()
             raise
-    _handles[spark.sparkContext.applicationId] = handle
+    remember(spark.sparkContext.applicationId, handle)
     return handle
-
-
-class Handle:
-    """An attached session. Also a context manager: leaving the block detaches."""
-
-    def __init__(self, bridge: SparkBridge, engine: Engine, released: Any) -> None:
-        self._bridge = bridge
-        self._engine = engine
-        self._released = released
-        self._stop = threading.Event()
-        self._switches: deque[Policy] = deque()
-        self._decisions = 0
-        self._decision_s: deque[float] = deque(maxlen=5000)
-        self._cpu_s = 0.0
-        self._told: set[str] = set()
-        self._oddities = Oddities()
-        self._endpoint: Endpoint | None = None
-        self._forwarder: Forwarder | None = None
-        self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
-        self._in_charge = threading.Event()
-        self._thread.start()
-        # So that the first batch of a query started next is scheduled as well.
-        self._in_charge.wait(timeout=_TAKING_CHARGE_S)
-
-    @property
-    def policy(self) -> str:
-        return self._engine.policy.name
-
-    @property
-    def attached(self) -> bool:
-        return not self._stop.is_set()
-
-    @property
-    def capacity(self) -> Capacity:
-        """The cores of the executors that are there now, and the lanes that follow them."""
-        return self._engine.capacity
-
-    def detach(self) -> None:
-        """Give plain Spark back; queries go on. Calling it again does nothing."""
-        if self._stop.is_set():
-            return
-        self._stop.set()
-        self._thread.join(timeout=5)
-        if self._forwarder is not None:
-            self._forwarder.close()
-        if self._endpoint is not None:
-            self._endpoint.close()
-        try:
-            self._bridge.detach()
-            self._released()
-        except Exception as error:
-            log.info("the Spark session ended before detach: %s", type(error).__name__)
-
-    def switch(
-        self,
-        policy: str | Policy,
-        *,
-        knob: Knob = "balanced",
-        memory_bound: float = 0.75,
-        period_s: float | None = None,
-    ) -> None:
-        """Another policy from the next decision on. Turns that run are finished, and what was learnt stays."""
-        self._switches.append(policy_for(policy, knob=knob, memory_bound=memory_bound, period_s=period_s))
-
-    @property
-    def url(self) -> str | None:
-        """Where the endpoint answers; None when nothing is served."""
-        return self._endpoint.url if self._endpoint is not None else None
-
-    def serve(self, identity: Identity, host: str, port: int, forwarding: Forwarding | None = None) -> None:
-        """Open the endpoint; `attach(serve=…)` does."""
-        if forwarding is not None:
-            self._forwarder = Forwarder(identity.application_id, forwarding, self._bridge.wake)
-        self._endpoint = Endpoint(
-            application_id=identity.application_id,
-            name=identity.name,
-            reads={"/api/status": lambda: overview(identity, self._engine)},
-            changes=self._forwarder.routes() if self._forwarder is not None else None,
-            host=host,
-            port=port,
-        )
-        log.info("Slackwater answers at %s", self._endpoint.url)
-
-    def forwarded(self) -> tuple[int, int]:
-        """How many exchanges with neighbouring schedulers went well, and how many did not."""
-        couriers = self._forwarder.couriers if self._forwarder is not None else ()
-        return sum(courier.exchanges for courier in couriers), sum(courier.failures for courier in couriers)
-
-    def status(self) -> list[QueryStatus]:
-        """Where every query stands, as the policy saw it last."""
-        out = []
-        now = time.time()
-        for view in self._engine.views:
-            state = self._engine.state(view.key)
-            if state is None:
-                continue
-            out.append(
-                QueryStatus(
-                    key=view.key,
-                    name=view.name,
-                    stage=str(view.stage),
-                    reason=self._engine.reason(view.key),
-                    slack_s=view.swm_wall_ts - now - view.turn_cost_s,
-                    watermark_lag_s=state.watermark_lag_s(now),
-                    backlog_rows=view.backlog_rows,
-                    last_latency_s=state.last_latency_s,
-                    batches=state.batches_seen,
-                )
-            )
-        return sorted(out, key=lambda status: status.name)
-
-    def expectations(self, confidence: float = 0.95) -> list[Expectation]:
-        """For each windowed query: between which wall times its next window's watermark becomes ingestible."""
-        out = []
-        for view in self._engine.views:
-            state, end = self._engine.state(view.key), view.window_end_event_ts
-            interval = state.swm_interval(end, confidence) if state is not None and end is not None else None
-            if end is not None and interval is not None:
-                out.append(Expectation(view.name, end, *interval))
-        return out
-
-    def room_for(self, seconds: float) -> bool:
-        """Will a lane stay free for so long, by what is expected of all queries?"""
-        return self._engine.room_for(seconds, time.time())
-
-    def story(self, query: str | None = None, limit: int = 50) -> list[Entry]:
-        """The last entries of the history: of one query (by name or key) or of all."""
-        key = query
-        for view in self._engine.views:
-            if view.name == query:
-                key = view.key
-        return self._engine.story(key, limit)
-
-    def stats(self) -> SchedulerStats:
-        times = sorted(self._decision_s)
-        p99 = times[min(len(times) - 1, int(len(times) * 0.99))] if times else 0.0
-        return SchedulerStats(
-            decisions=self._decisions,
-            decision_ms_p99=p99 * 1000,
-            cpu_s=self._cpu_s + self._bridge.jvm_cpu_s,
-            gates_opened=self._bridge.opened,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.detach()
-
-    def _run(self) -> None:
-        """The scheduler's thread: one exchange a tick, until detached. Trouble opens the gates by silence."""
-        commands = Commands(enforce=self._engine.policy.enforces, wake_after_s=0.01)
-        troubles = 0
-        cpu_before = time.thread_time()
-        while not self._stop.is_set():
-            try:
-                report = self._bridge.exchange(commands, decided=troubles == 0)
-                while self._switches:
-                    self._engine.switch(self._switches.popleft(), report.wall_ts)
-                begun = time.perf_counter()
-                forwarder = self._forwarder
-                if forwarder is not None:
-                    self._engine.hear(forwarder.heard())
-                commands = self._engine.step(report)
-                if forwarder is not None:
-                    forwarder.publish(self._engine.words())
-                self._decision_s.append(time.perf_counter() - begun)
-                self._decisions += 1
-                if report.gates_open:
-                    self._bridge.resync()
-                self._in_charge.set()
-                self._bridge.notes += self._oddities.notes(report)
-                self._tell_notes()
-                self._cpu_s = time.thread_time() - cpu_before
-                troubles = 0
-            except Exception as error:
-                if self._stop.is_set():
-                    return
-                if self._session_is_over():
-                    log.info("the Spark session is gone; the scheduler ends")
-                    return
-                troubles += 1
-                if troubles == 1:
-                    what = first_line(error)
-                    log.warning("the scheduler stumbled and tries again: %s: %s", type(error).__name__, what)
-                commands = Commands(enforce=self._engine.policy.enforces, wake_after_s=0.1)
-                self._stop.wait(min(2.0, 0.1 * troubles))
-
-    def _session_is_over(self) -> bool:
-        try:
-            return self._bridge.session_is_over()
-        except Exception:  # the JVM itself is gone
-            return True
-
-    def _tell_notes(self) -> None:
-        while self._bridge.notes:
-            note = self._bridge.notes.pop(0)
-            if note not in self._told:
-                if len(self._told) >= _MOST_NOTES:
-                    self._told.clear()
-                self._told.add(note)
-                log.warning("%s", note)
 
 
 def _check_session(spark: Any) -> None:

@@ -50,6 +50,7 @@ class _Operator(msgspec.Struct):
 class _StateOperator(msgspec.Struct):
     numRowsTotal: int = 0  # noqa: N815 - Spark's names
     memoryUsedBytes: int = 0  # noqa: N815
+    numRowsDroppedByWatermark: int = 0  # noqa: N815
 
 
 class _Sink(msgspec.Struct):
@@ -95,6 +96,7 @@ class _Query(msgspec.Struct):
     awaited: bool = False
     batches: list[_Batch] = msgspec.field(default_factory=list)
     about: msgspec.Raw = msgspec.Raw()
+    error: str | None = None
 
 
 class JvmReport(msgspec.Struct):
@@ -160,6 +162,7 @@ def _query(query: _Query, options: dict[str, QueryOptions]) -> QueryReport:
         awaited=query.awaited,
         batches=tuple(report for batch in query.batches if (report := _batch(query.run, batch)) is not None),
         facts=_facts(query.run, query.about, options) if query.about else None,
+        error=query.error,
     )
 
 
@@ -210,6 +213,7 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
         rows_out=_rows_out(batch, progress),
         state_rows=sum(operator.numRowsTotal for operator in progress.stateOperators),
         state_bytes=sum(operator.memoryUsedBytes for operator in progress.stateOperators),
+        dropped_rows=sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators),
         backlog_rows=_backlog(progress.sources),
         limited=any(
             source.latestOffset is not None and source.latestOffset != source.endOffset for source in progress.sources
