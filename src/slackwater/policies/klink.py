@@ -4,6 +4,7 @@ A turn before the sweeping watermark can be read emits nothing and pays a batch'
 waits until its watermark is there with the configured confidence; then the least slack goes first. Preparing
 earlier pays only where the work that piles up, b·rows, outweighs `a`: then one batch is placed to end as the
 watermark arrives, and what is left for the turn itself shrinks geometrically. The knob says how much must pile up.
+Where many windows end together (crowd.py) less must pile up, since all who wait behind pay for it.
 Where a batch has no fixed cost (a tuple-at-a-time engine) nobody waits, and the paper's algorithm is what is left.
 
 When memory reaches its bound, the memory manager (3.4) takes over for a while: whoever frees most goes first, ties by
@@ -22,9 +23,11 @@ from slackwater.core.memory import MemoryManager
 from slackwater.core.model import Choice
 from slackwater.core.slack import expected_slack
 from slackwater.errors import ConfigurationError
+from slackwater.policies.crowd import ALONE, places
 
 if TYPE_CHECKING:
     from slackwater.core.model import Knob, QueryView, Snapshot
+    from slackwater.policies.crowd import Place
 
 # Preparing pays when the work that would wait at the watermark exceeds this many fixed costs.
 _MOST_PREPARATIONS = 6
@@ -45,15 +48,16 @@ class Klink:
         self.manager = MemoryManager(memory_bound) if memory_bound is not None else None
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
+        crowds = places(snapshot.queries, snapshot.lanes)
         choices = [
-            self._choose(query, slack, snapshot.wall_ts)
+            self._choose(query, slack, snapshot.wall_ts, crowds.get(query.key, ALONE))
             for query, slack in zip(snapshot.queries, _slacks(snapshot), strict=True)
         ]
         if self.manager is None or not self.manager.rules(snapshot.wall_ts, snapshot.memory):
             return choices
         return _freeing(snapshot, choices)
 
-    def _choose(self, query: QueryView, slack: float, now: float) -> Choice:
+    def _choose(self, query: QueryView, slack: float, now: float, place: Place) -> Choice:
         sure = query.swm_sure_wall_ts
         if query.deadline_s is not None and query.window_end_event_ts is not None:
             slack = min(slack, query.window_end_event_ts + query.deadline_s - now - query.turn_cost_s)
@@ -66,7 +70,7 @@ class Klink:
             return Choice(query.key, True, slack, reason, sweep=sweep)
         if query.batch_cost_s <= 0:
             return Choice(query.key, True, slack, f"its sweeping watermark is expected in {sure - now:.1f} s")
-        prepare = self._prepare_at(query)
+        prepare = self._prepare_at(query, place)
         if prepare is not None and now >= prepare:
             return Choice(query.key, True, slack, f"prepares for a watermark in {sure - now:.1f} s")
         wake = sure if prepare is None else min(prepare, sure)
@@ -88,27 +92,29 @@ class Klink:
             return out_after_s <= query.deadline_s
         return (round(end_event_ts / query.slide_s) + crc32(query.name.encode())) % 2 == 1
 
-    def _prepare_at(self, query: QueryView) -> float | None:
+    def _prepare_at(self, query: QueryView, place: Place) -> float | None:
         """When the first preparing batch must start so that the last one ends as the watermark arrives.
 
         With ρ = b·rate, a batch begun x after the last one takes a + ρ·x, the next one a + ρ·(a + ρ·x), and so on:
-        as many as leave less to do than the knob allows. None where even no preparation does.
+        as many as leave less to do than the knob allows. None where even no preparation does. In a crowd the last one
+        ends earlier by the lead, so that others can prepare after it, and less may be left, as more wait for it.
         """
         if not query.windowed:
             return None
         rho, a = query.row_cost_s * query.rows_per_s, query.batch_cost_s
-        horizon_s = query.swm_wall_ts - query.offsets_wall_ts
-        allowed_s = _PREPARE_ABOVE[self.knob] * a
-        start_s, left_s = math.inf, rho * horizon_s
+        until_swm_s = query.swm_wall_ts - query.offsets_wall_ts
+        horizon_s = until_swm_s - place.lead_s
+        allowed_s = _PREPARE_ABOVE[self.knob] * a / place.behind
+        start_s, left_s = math.inf, rho * until_swm_s
         fixed, slope, fixed_sum, slope_sum = a, rho, 0.0, 0.0
         for _ in range(_MOST_PREPARATIONS):
             if left_s <= allowed_s:
                 break
             fixed_sum, slope_sum = fixed_sum + fixed, slope_sum + slope
             x = (horizon_s - fixed_sum) / (1 + slope_sum)
-            if x <= 0:
+            if x <= place.lead_s:  # it would leave more for later than it takes
                 break
-            start_s, left_s = x, rho * (fixed + slope * x)
+            start_s, left_s = x, rho * (fixed + slope * x + place.lead_s)
             fixed, slope = a + rho * fixed, rho * slope
         return query.offsets_wall_ts + start_s if math.isfinite(start_s) else None
 
