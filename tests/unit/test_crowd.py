@@ -24,15 +24,15 @@ def started(*queries: QueryView, lanes: int = 2) -> set[str]:
 
 
 def test_queries_whose_turns_do_not_meet_are_alone():
-    assert not places([due_in("a", 1), due_in("b", 5), due_in("c", 9)], lanes=2)
+    assert not places([due_in("a", 1), due_in("b", 5), due_in("c", 9)], abreast=2)
 
 
 def test_as_many_as_there_are_lanes_are_no_crowd():
-    assert not places([due_in("a", 1), due_in("b", 1)], lanes=2)
+    assert not places([due_in("a", 1), due_in("b", 1)], abreast=2)
 
 
 def test_those_due_together_prepare_one_after_the_other_and_the_first_one_last():
-    found = places([due_in(key, 1.0) for key in "abcd"], lanes=2)
+    found = places([due_in(key, 1.0) for key in "abcd"], abreast=2)
     leads = [found[key].lead_s for key in "abcd"]
     assert leads[0] == 0
     assert leads == sorted(set(leads))
@@ -40,7 +40,7 @@ def test_those_due_together_prepare_one_after_the_other_and_the_first_one_last()
 
 
 def test_one_that_is_due_later_is_prepared_before_the_first_is_due():
-    found = places([due_in("a", 1.0), due_in("b", 1.1), due_in("c", 1.2)], lanes=1)
+    found = places([due_in("a", 1.0), due_in("b", 1.1), due_in("c", 1.2)], abreast=1)
     assert found["c"].lead_s > 1.2 - 1.0
 
 
@@ -57,7 +57,7 @@ def test_a_crowd_that_has_prepared_waits_for_its_watermark():
 
 
 def test_a_crowd_that_fills_its_slide_has_no_time_to_prepare():
-    assert not places([due_in(f"q{number}", 1.0, slide_s=1.0) for number in range(8)], lanes=2)
+    assert not places([due_in(f"q{number}", 1.0, slide_s=1.0) for number in range(8)], abreast=2)
 
 
 def test_cost_knob_prepares_nobody_in_a_crowd():

@@ -22,7 +22,7 @@ _MOST_OF_A_SLIDE = 0.8
 class Place:
     """A query among those whose turns queue up.
 
-    behind: how many turns of a lane its own may hold up.
+    behind: how many turns its own may hold up.
     lead_s: how long before its watermark it should have prepared, so that others can do so after it.
     """
 
@@ -33,18 +33,18 @@ class Place:
 ALONE = Place()
 
 
-def places(queries: Iterable[QueryView], lanes: int) -> Mapping[str, Place]:
-    """Of all queries whose turns would run into each other; the others are alone."""
+def places(queries: Iterable[QueryView], abreast: int) -> Mapping[str, Place]:
+    """Of all queries whose turns would run into each other, so many abreast; the others are alone."""
     found: dict[str, Place] = {}
     crowd: list[QueryView] = []
     until_wall_ts = 0.0
     for query in sorted([query for query in queries if query.windowed], key=_due):
         if query.swm_sure_wall_ts >= until_wall_ts:
-            found.update(_within(crowd, lanes))
+            found.update(_within(crowd, abreast))
             crowd, until_wall_ts = [], query.swm_sure_wall_ts
         crowd.append(query)
-        until_wall_ts += query.turn_cost_s / lanes
-    found.update(_within(crowd, lanes))
+        until_wall_ts += query.turn_cost_s / abreast
+    found.update(_within(crowd, abreast))
     return found
 
 
@@ -52,14 +52,14 @@ def _due(query: QueryView) -> tuple[float, str]:
     return query.swm_sure_wall_ts, query.key
 
 
-def _within(crowd: Sequence[QueryView], lanes: int) -> Iterable[tuple[str, Place]]:
+def _within(crowd: Sequence[QueryView], abreast: int) -> Iterable[tuple[str, Place]]:
     """Whoever is due first prepares last: the rows that come in between are then fewest where most wait."""
-    if len(crowd) <= lanes:
+    if len(crowd) <= abreast:
         return
-    work_s = sum(query.turn_cost_s + query.batch_cost_s for query in crowd) / lanes
+    work_s = sum(query.turn_cost_s + query.batch_cost_s for query in crowd) / abreast
     if work_s > _MOST_OF_A_SLIDE * min(query.slide_s or 0.0 for query in crowd):
         return
-    behind, ends_wall_ts = len(crowd) / lanes, crowd[0].swm_wall_ts
+    behind, ends_wall_ts = len(crowd) / abreast, crowd[0].swm_wall_ts
     for query in crowd:
         yield query.key, Place(behind, max(0.0, query.swm_wall_ts - ends_wall_ts))
-        ends_wall_ts -= (query.batch_cost_s + query.row_cost_s * query.backlog_rows) / lanes
+        ends_wall_ts -= (query.batch_cost_s + query.row_cost_s * query.backlog_rows) / abreast

@@ -48,7 +48,7 @@ class Klink:
         self.manager = MemoryManager(memory_bound) if memory_bound is not None else None
 
     def decide(self, snapshot: Snapshot) -> list[Choice]:
-        crowds = places(snapshot.queries, snapshot.lanes)
+        crowds = places(snapshot.queries, max(1, min(snapshot.lanes, snapshot.cores)))
         choices = [
             self._choose(query, slack, snapshot.wall_ts, crowds.get(query.key, ALONE))
             for query, slack in zip(snapshot.queries, _slacks(snapshot), strict=True)
