@@ -37,6 +37,10 @@ class KafkaError(SlackwaterError, RuntimeError):
     """A broker, its jars or a topic could not be had."""
 
 
+class UnreachableError(SlackwaterError, RuntimeError):
+    """An application or an engine does not answer. What was known of it last stands until it does."""
+
+
 def unknown_name(kind: str, found: str, known: Iterable[str]) -> ConfigurationError:
     """The error for a name that is not in a registry, with the nearest known one."""
     names = sorted(known)
