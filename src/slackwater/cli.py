@@ -29,6 +29,7 @@ from slackwater.bench.mix_commands import bench_mix
 from slackwater.bench.produce_command import produce
 from slackwater.bench.scale_commands import bench_scale
 from slackwater.cluster.commands import cluster
+from slackwater.control.commands import COMMANDS as CONTROL
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
@@ -64,6 +65,8 @@ app.command(middleware)
 app.command(cluster)
 kafka.command(produce)
 app.command(kafka)
+for steering in CONTROL:
+    app.command(steering)
 
 
 @app.command
