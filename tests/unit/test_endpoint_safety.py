@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.core.engine import Engine, EngineSettings
@@ -112,6 +112,7 @@ def all_of(connection: socket.socket) -> bytes:
 # ---- the bucket -----------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(0, 100), max_size=200),
     st.floats(0.1, 100),
@@ -130,6 +131,7 @@ def test_a_bucket_never_lets_more_through_than_its_burst_and_its_rate(gaps_s, pe
             assert last - first + 1 <= burst + per_s * (taken_at[last] - taken_at[first]) + 1e-6
 
 
+@settings(deadline=None)
 @given(st.floats(0.1, 100), st.integers(1, 20))
 def test_whoever_waits_as_long_as_told_is_let_through(per_s, burst):
     now = [0.0]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slackwater.core.records import Left, Ran
 
 _SAME_S = 1e-6
+_GRANTING_S = 0.5  # a batch's own clock may say that it began before it was granted
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def breakdown(left: Left, ran: Sequence[Ran], wanted_wall_ts: Sequence[float]) -
     data = ran[at - 1] if at > 0 and emitting.stage is Stage.SWEEP and ran[at - 1].stage is Stage.DATA else None
     begun = data or emitting
     before = ran[at - (2 if data else 1)].ended_wall_ts if at >= (2 if data else 1) else float("-inf")
-    wanted = max((ts for ts in wanted_wall_ts if before <= ts <= begun.began_wall_ts + begun.waited_s), default=None)
+    wanted = max((ts for ts in wanted_wall_ts if before <= ts <= begun.began_wall_ts + _GRANTING_S), default=None)
     data_ended = data.ended_wall_ts if data is not None else emitting.began_wall_ts
     # Clocks of batches differ by milliseconds: each step begins where the last one ended, and none leaves the span.
     marks = [end]

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from slackwater.control.answers import Done, PolicyAbout, QueryAnswer
 from slackwater.control.plain import plain
@@ -92,7 +92,7 @@ class Client:
         return told
 
     def query(self, query: str) -> QueryAnswer:
-        return self._told(lambda: self._asker.get(f"/api/query/{quote(query, safe='')}", QueryAnswer))
+        return self._told(lambda: self._asker.get("/api/query", QueryAnswer, key=query))
 
     def policies(self) -> list[PolicyAbout]:
         return self._told(lambda: self._asker.get("/api/policies", list[PolicyAbout]))

@@ -41,6 +41,10 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def _batches(number: int) -> str:
+    return f"{number} batch{'es' if number != 1 else ''}"
+
+
 @dataclass
 class _Share:
     """What another query did in a span of time."""
@@ -52,8 +56,11 @@ class _Share:
     runs: bool = False
 
     def __str__(self) -> str:
-        counted = f"{self.batches} batch{'es' if self.batches != 1 else ''}" if self.batches else ""
-        times = [counted, duration(self.seconds), "still running" if self.runs else ""]
+        times = [
+            _batches(self.batches) if self.batches else "",
+            duration(self.seconds),
+            "still running" if self.runs else "",
+        ]
         why = f": {plain(self.reason)}" if self.reason else ""
         return f"{quoted(self.name)} ({', '.join(filter(None, times))}{why})"
 
@@ -170,7 +177,7 @@ class _Words:
         more = len(shares) - _MOST_NAMED
         rest = f"; and {more} other{'s' if more > 1 else ''}" if more > 0 else ""
         beside = sum(1 for ran in self._overlapping(since, until) if ran.lane is None)
-        free = f" Beside them {beside} batches ran that nobody held." if beside else ""
+        free = f" Beside them ran {_batches(beside)} that nobody held." if beside else ""
         return f"{opening} ran: {named}{rest}.{free}"
 
     def _shares(self, since: float, until: float) -> list[_Share]:

@@ -62,13 +62,13 @@ def reading(engine: Engine, overview: Callable[[], Overview]) -> Mapping[str, Re
     """What can be asked: one query with its explanation, and the policies there are."""
 
     def query(parameters: Parameters) -> QueryAnswer:
-        return _answer(engine, overview(), _found(engine, parameters["key"]))
+        return _answer(engine, overview(), _found(engine, parameters.get("key", "")))
 
     def policies(_: Parameters) -> list[PolicyAbout]:
         return [PolicyAbout(name=name, about=describe(name)) for name in known_policies()]
 
-    # A name may have any character, a slash among them.
-    return {"/api/query/{key:path}": query, "/api/policies": policies}
+    # A name may have any character: a slash, and a line break, which no path can have.
+    return {"/api/query/{key:path}": query, "/api/query": query, "/api/policies": policies}
 
 
 def steering(

@@ -6,7 +6,7 @@ import select
 import sys
 import termios
 import tty
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -71,7 +71,7 @@ class _Keys:
     """Single keys of the terminal, where there is one; as it was afterwards."""
 
     def __init__(self) -> None:
-        self._before: list[object] | None = None
+        self._before: list[Any] | None = None
 
     def pressed(self, timeout_s: float) -> str:
         """A key, or nothing when the time is up."""
