@@ -29,6 +29,8 @@ from slackwater.bench.mix_commands import bench_mix
 from slackwater.bench.produce_command import produce
 from slackwater.bench.scale_commands import bench_scale
 from slackwater.cluster.commands import cluster
+from slackwater.control.commands import COMMANDS as CONTROL
+from slackwater.drivers.spark.run_command import run
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
@@ -64,6 +66,9 @@ app.command(middleware)
 app.command(cluster)
 kafka.command(produce)
 app.command(kafka)
+for steering in CONTROL:
+    app.command(steering)
+app.command(run)
 
 
 @app.command
@@ -181,8 +186,9 @@ def _plain(value: object) -> object:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    logging.basicConfig(level=logging.WARNING, format="slackwater: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    if (sys.argv[1:] if arguments is None else arguments)[:1] != ["run"]:  # the script's logging is its own business
+        logging.basicConfig(level=logging.WARNING, format="slackwater: %(message)s")
+        logging.getLogger("py4j").setLevel(logging.ERROR)
     try:
         app(arguments)
     except ConfigurationError as error:

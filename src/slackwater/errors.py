@@ -37,6 +37,14 @@ class KafkaError(SlackwaterError, RuntimeError):
     """A broker, its jars or a topic could not be had."""
 
 
+class UnreachableError(SlackwaterError, RuntimeError):
+    """An application or an engine does not answer. What was known of it last stands until it does."""
+
+
+class ControlError(SlackwaterError, RuntimeError):
+    """No running application could be found, or it did not do what it was asked."""
+
+
 def unknown_name(kind: str, found: str, known: Iterable[str]) -> ConfigurationError:
     """The error for a name that is not in a registry, with the nearest known one."""
     names = sorted(known)

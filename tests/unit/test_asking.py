@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slackwater.middleware import asking
-from slackwater.middleware.asking import Asker, RefusedError
-from slackwater.middleware.model import UnreachableError
+from slackwater.endpoint import asking
+from slackwater.endpoint.asking import Asker, RefusedError
+from slackwater.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slackwater.errors import UnreachableError
 from slackwater.middleware.drivers import flink
 from slackwater.middleware.drivers.flink import FlinkDriver
 from slackwater.middleware.drivers.flink_metrics import VertexMetrics
 from slackwater.middleware.drivers.flink_threads import Task, assign, task_name
 from slackwater.middleware.hotspot import ThreadNames
-from slackwater.middleware.model import UnreachableError
 from slackwater.translators.identity import ThreadId
 from slackwater.translators.processes import Proc
 

@@ -17,9 +17,10 @@ import pytest
 
 from slackwater.endpoint.overview import Overview, QueryOverview
 from slackwater.endpoint.server import Endpoint
+from slackwater.errors import UnreachableError
 from slackwater.middleware.drivers.attached import AttachedDriver
 from slackwater.middleware.drivers.spark_rest import SparkRestDriver
-from slackwater.middleware.model import Application, UnreachableError
+from slackwater.middleware.model import Application
 from slackwater.middleware.run import Reader
 from slackwater.middleware.sockets import listener
 from slackwater.translators.kernel import Linux

@@ -24,9 +24,8 @@ from slackwater.bench.harness import run_in_subprocess
 from slackwater.bench.measure import distribution, total
 from slackwater.bench.model import Failure
 from slackwater.bench.neighbours import RunningMiddleware
-from slackwater.errors import SlackwaterError
+from slackwater.errors import SlackwaterError, UnreachableError
 from slackwater.middleware.drivers.flink_rest import FlinkRest
-from slackwater.middleware.model import UnreachableError
 from slackwater.sim.experiment import Claim, Experiment, claim
 from slackwater.workloads.rate_source import require_exact_event_times
 from slackwater.workloads.ysb import specs

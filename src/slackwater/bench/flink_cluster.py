@@ -18,9 +18,8 @@ import py4j.protocol
 
 from slackwater.bench.flink_distribution import fetched
 from slackwater.drivers.spark.java import find_java
-from slackwater.errors import SlackwaterError
+from slackwater.errors import SlackwaterError, UnreachableError
 from slackwater.middleware.drivers.flink_rest import FlinkRest
-from slackwater.middleware.model import UnreachableError
 from slackwater.translators.processes import Proc
 
 if TYPE_CHECKING:

@@ -48,7 +48,15 @@ def default_folder() -> Path:
 def ready(folder: Path) -> Path:
     """The folder, made if it is not there; refused when it is somebody else's or others may write to it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
+    return trusted(folder)
+
+
+def trusted(folder: Path) -> Path:
+    """The folder, there or not; refused like `ready`. What it says decides which file is read and sent as a token."""
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return folder
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o022:
         raise ConfigurationError(
             f"{folder} is no folder of yours alone (owner {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}); "

@@ -6,6 +6,7 @@ GET, changing by POST with the token; a page, a stream of events or a text for a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -17,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slackwater.endpoint import access, discovery
+from slackwater.endpoint.limits import Limits, retry_after
 from slackwater.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import ASGIApp
 
 log = logging.getLogger("slackwater")
 
@@ -42,9 +44,10 @@ Answer = Callable[["Request"], Awaitable["Response"]]
 class Refused(Exception):  # noqa: N818 - an answer, not a failure
     """Raised by a route: the request cannot be served, for the reason given."""
 
-    def __init__(self, reason: str, status: int = 400) -> None:
+    def __init__(self, reason: str, status: int = 400, *, retry_after_s: float | None = None) -> None:
         super().__init__(reason)
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 def application(
@@ -54,11 +57,13 @@ def application(
     *,
     token: str,
     host: str,
-) -> Starlette:
+    limits: Limits | None = None,
+) -> ASGIApp:
     """The ASGI application: GET each of `reads`, POST each of `changes` with the token; JSON both ways.
 
     A read takes the parameters of path and query, a change the body as it came, for a strict decoder. Either may raise
-    Refused. `own` are GET routes that answer in a form of their own, behind the same guard.
+    Refused, and either runs on a thread of its own: one that waits holds no other. `own` are GET routes that answer in
+    a form of their own, on the server's loop. All are behind the same door (`door.py`).
     """
     try:
         from starlette.applications import Starlette  # noqa: PLC0415 - an extra
@@ -68,71 +73,70 @@ def application(
             "serving needs starlette and uvicorn, which are not installed: pip install 'slackwater[dashboard]'."
         ) from error
 
-    return Starlette(
+    from slackwater.endpoint.door import Door  # noqa: PLC0415
+
+    limits, own = limits or Limits(), own or {}
+    routes = Starlette(
         routes=[
-            *(Route(path, _reading(read, host), methods=["GET"]) for path, read in reads.items()),
-            *(Route(path, _changing(change, host, token), methods=["POST"]) for path, change in changes.items()),
-            *(Route(path, _guarded(answer, host), methods=["GET"]) for path, answer in (own or {}).items()),
+            *(Route(path, _reading(read), methods=["GET"]) for path, read in reads.items()),
+            *(Route(path, _changing(change, limits.body_s), methods=["POST"]) for path, change in changes.items()),
+            *(Route(path, answer, methods=["GET"]) for path, answer in own.items()),
         ]
     )
+    return Door(routes, token=token, host=host, limits=limits, changes=changes, own=own)
 
 
-def _reading(read: Read, host: str) -> Answer:
+def _reading(read: Read) -> Answer:
     async def answer(request: Request) -> Response:
-        async def work() -> Any:
-            return read({**request.query_params, **request.path_params})
+        from starlette.concurrency import run_in_threadpool  # noqa: PLC0415
 
-        return await _answered(request, host, work)
+        parameters = {**request.query_params, **request.path_params}
+        return await _answered(request, lambda: run_in_threadpool(read, parameters))
 
     return answer
 
 
-def _guarded(answer: Answer, host: str) -> Answer:
-    async def guarded(request: Request) -> Response:
-        refused = access.refusal(request.headers, host)
-        return _json({"error": refused}, 403) if refused is not None else await answer(request)
-
-    return guarded
-
-
-def _changing(change: Change, host: str, token: str) -> Answer:
+def _changing(change: Change, body_s: float) -> Answer:
     async def answer(request: Request) -> Response:
-        async def work() -> Any:
-            if not access.permitted(request.headers.get("authorization"), token):
-                raise Refused("this changes something and needs the token: Authorization: Bearer …", 401)
-            return change(await _body(request))
+        from starlette.concurrency import run_in_threadpool  # noqa: PLC0415
 
-        return await _answered(request, host, work)
+        async def work() -> Any:
+            return await run_in_threadpool(change, await _body(request, body_s))
+
+        return await _answered(request, work)
 
     return answer
 
 
-async def _answered(request: Request, host: str, work: Callable[[], Awaitable[Any]]) -> Response:
-    refused = access.refusal(request.headers, host)
-    if refused is not None:
-        return _json({"error": refused}, 403)
+async def _answered(request: Request, work: Callable[[], Awaitable[Any]]) -> Response:
     try:
         return _json(await work())
     except Refused as why:
-        return _json({"error": str(why)}, why.status)
+        headers = {} if why.retry_after_s is None else {"retry-after": retry_after(why.retry_after_s)}
+        if why.status in (408, 413):
+            headers["connection"] = "close"
+        return _json({"error": str(why)}, why.status, headers)
     except Exception as error:
         log.warning("the endpoint could not answer %s: %s: %s", request.url.path, type(error).__name__, error)
         return _json({"error": "internal error; see the application's log"}, 500)
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, body_s: float) -> bytes:
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > LARGEST_BODY_BYTES:
-            raise Refused(f"the request is larger than {LARGEST_BODY_BYTES} bytes", 413)
+    try:
+        async with asyncio.timeout(body_s):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > LARGEST_BODY_BYTES:
+                    raise Refused(f"the request is larger than {LARGEST_BODY_BYTES} bytes", 413)
+    except TimeoutError:
+        raise Refused(f"the request's body was not there within {body_s:g} s", 408) from None
     return bytes(content)
 
 
-def _json(content: Any, status: int = 200) -> Response:
+def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     from starlette.responses import Response  # noqa: PLC0415
 
-    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
     return Response(msgspec.json.encode(content), status, headers, "application/json")
 
 
@@ -150,15 +154,17 @@ class Endpoint:
         host: str = LOOPBACK,
         port: int = 0,
         folder: Path | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.token = access.new_token()
         self._folder = discovery.ready(folder or discovery.default_folder())
         self._application_id = application_id
-        served = application(reads, changes or {}, own, token=self.token, host=host)
+        limits = limits or Limits()
+        served = application(reads, changes or {}, own, token=self.token, host=host, limits=limits)
         self._socket = _bound(host, port)
         self.port = int(self._socket.getsockname()[1])
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
-        self._server = _server(served)
+        self._server = _server(served, limits)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="slackwater-http", daemon=True
         )
@@ -214,18 +220,24 @@ def _bound(host: str, port: int) -> socket.socket:
     return bound
 
 
-def _server(served: Starlette) -> Any:
+def _server(served: ASGIApp, limits: Limits) -> Any:
     import uvicorn  # noqa: PLC0415 - an extra
+
+    from slackwater.endpoint.protocol import patient  # noqa: PLC0415
 
     config = uvicorn.Config(
         served,
+        http=patient(limits),
+        h11_max_incomplete_event_size=limits.head_bytes,
         log_config=None,
-        log_level="warning",
+        # A warning for each odd request would let whoever sends them fill the application's log.
+        log_level="error",
         access_log=False,
         lifespan="off",
-        limit_concurrency=64,
+        backlog=128,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=1,
+        proxy_headers=False,
         server_header=False,
         ws="none",
     )

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from slackwater.errors import SlackwaterError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -54,10 +52,6 @@ class Application:
     operators: tuple[Operator, ...]
     units: tuple[Unit, ...]
     notes: tuple[str, ...] = field(default=(), compare=False)
-
-
-class UnreachableError(SlackwaterError, RuntimeError):
-    """A driver's engine does not answer. What was known of it last stands until it does."""
 
 
 class Driver(Protocol):

@@ -12,8 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slackwater.errors import SlackwaterError
-from slackwater.middleware.model import UnreachableError
+from slackwater.errors import SlackwaterError, UnreachableError
 from slackwater.middleware.planning import Reading, classified, together
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from slackwater.core.engine import EngineSettings
 from slackwater.core.model import QueryOptions
 from slackwater.drivers.spark.bridge import SparkBridge
 from slackwater.drivers.spark.handle import Handle
-from slackwater.drivers.spark.sessions import remember
+from slackwater.drivers.spark.sessions import give_way, remember
 from slackwater.drivers.spark.telling import identity_of
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
@@ -55,7 +55,7 @@ def attach(
         raise ConfigurationError(f"watchdog_s={watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
     options = _check_options(queries)
     forwarding = _check_forwarding(forward)
-    address = _check_address(serve if forwarding is None or serve is not False else True)
+    address = check_address(serve if forwarding is None or serve is not False else True)
     settings = EngineSettings(
         lanes=lanes,
         max_wait_s=max_wait_s,
@@ -67,7 +67,7 @@ def attach(
     chosen = engine.policy
     marker = _ATTACHED_PROPERTY + spark.sparkContext.applicationId
     system = spark._jvm.java.lang.System  # noqa: SLF001 - PySpark has no public door to the JVM
-    if system.getProperty(marker) is not None:
+    if system.getProperty(marker) is not None and not give_way(spark.sparkContext.applicationId):
         raise AttachError(
             "Slackwater is attached to this Spark application already. Use that handle, or call its detach() first."
         )
@@ -109,7 +109,7 @@ def _check_session(spark: Any) -> None:
         raise AttachError("this Spark session is stopped. Create a new one, then attach to it.")
 
 
-def _check_address(serve: bool | int | str) -> tuple[str, int] | None:
+def check_address(serve: bool | int | str) -> tuple[str, int] | None:
     """Host and port of an endpoint; None for no endpoint."""
     if serve is False:
         return None

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from slackwater.control.routes import reading, steering
 from slackwater.core.engine import Engine
 from slackwater.core.model import Capacity, Commands, Knob, Policy
 from slackwater.drivers.spark.bridge import SparkBridge, first_line
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from slackwater.core.model import Report
     from slackwater.drivers.spark.telling import Identity
     from slackwater.endpoint.overview import Overview
+    from slackwater.endpoint.server import Change, Read
     from slackwater.forwarding.settings import Forwarding
 
 log = logging.getLogger("slackwater")
@@ -189,11 +191,15 @@ class Handle:
         """Open the endpoint; `attach(serve=…)` does."""
         if forwarding is not None:
             self._forwarder = Forwarder(identity.application_id, forwarding, self._bridge.wake)
+        reads: dict[str, Read] = {"/api/status": lambda _: self.overview(identity)}
+        changes: dict[str, Change] = {**self._forwarder.routes()} if self._forwarder is not None else {}
+        reads |= reading(self._engine, lambda: self.overview(identity))
+        changes |= steering(self, self._engine)
         self._endpoint = Endpoint(
             application_id=identity.application_id,
             name=identity.name,
-            reads={"/api/status": lambda _: self.overview(identity)},
-            changes=self._forwarder.routes() if self._forwarder is not None else None,
+            reads=reads,
+            changes=changes,
             host=host,
             port=port,
         )

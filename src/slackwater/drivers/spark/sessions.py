@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 if TYPE_CHECKING:
     from slackwater.drivers.spark.handle import Handle
@@ -13,11 +13,26 @@ Plain = str | float | int | bool | None
 Teller = Callable[[], list[dict[str, Plain]]]
 
 _handles: WeakValueDictionary[str, Handle] = WeakValueDictionary()  # by application
+_stand_ins: WeakSet[Handle] = WeakSet()
 _tellers: dict[str, dict[str, Teller]] = {}  # by application, by name
 
 
 def remember(application_id: str, handle: Handle) -> None:
     _handles[application_id] = handle
+
+
+def stands_in(handle: Handle) -> None:
+    """Whoever attached did so for a script that knows nothing of it. If that attaches itself, its own word counts."""
+    _stand_ins.add(handle)
+
+
+def give_way(application_id: str) -> bool:
+    """Detach what stood in for a script that attaches itself; False where nothing did."""
+    handle = _handles.get(application_id)
+    if handle is None or handle not in _stand_ins:
+        return False
+    handle.detach()
+    return True
 
 
 def handle_of(spark: Any) -> Handle | None:

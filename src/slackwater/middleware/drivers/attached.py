@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slackwater.endpoint import discovery
+from slackwater.endpoint.asking import Asker
 from slackwater.endpoint.overview import FORMAT, Overview
-from slackwater.middleware.asking import Asker
+from slackwater.errors import UnreachableError
 from slackwater.middleware.host import FRESH_S, Host
-from slackwater.middleware.model import Application, Operator, UnreachableError
+from slackwater.middleware.model import Application, Operator
 from slackwater.middleware.spark_processes import units_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from slackwater.middleware.asking import Asker, RefusedError
+from slackwater.endpoint.asking import Asker, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

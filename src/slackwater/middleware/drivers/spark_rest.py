@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from slackwater.middleware.asking import Asker
+from slackwater.endpoint.asking import Asker
+from slackwater.errors import UnreachableError
 from slackwater.middleware.host import FRESH_S, Host
-from slackwater.middleware.model import Application, Operator, UnreachableError
+from slackwater.middleware.model import Application, Operator
 from slackwater.middleware.sockets import listener
 from slackwater.middleware.spark_processes import units_of
 
