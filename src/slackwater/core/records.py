@@ -82,6 +82,11 @@ class Log(Generic[T]):
         """Those added after the first `number` of them, as far as they are kept. Then ask since `added`."""
         return [entry for at, entry in tuple(self._entries) if at > number]
 
+    def news(self, number: int) -> tuple[list[T], int]:
+        """The same, with the number to ask for next: nothing comes twice, however entries are added meanwhile."""
+        found = [(at, entry) for at, entry in tuple(self._entries) if at > number]
+        return [entry for _, entry in found], found[-1][0] if found else number
+
 
 class Records:
     """All that an engine keeps of what happened, beside the story in words."""
