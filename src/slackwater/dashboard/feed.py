@@ -1,8 +1,7 @@
-"""Hands frames to readers, in the endpoint's thread: one a second while anybody reads, the same bytes for everybody.
+"""Hands frames to readers: one a second while anybody reads, the same bytes for everybody.
 
-A reader has at most the newest frame waiting for it. One that is slow skips seconds and then gets the whole picture
-again; one that takes nothing is cut off by the endpoint. Neither holds up another, nor the scheduler, which is not asked
-at all.
+A reader has at most the newest frame waiting for it. One that is slow skips seconds, then gets the whole picture; one
+that takes nothing is cut off by the endpoint. Neither holds up another, nor the scheduler, which is not asked at all.
 """
 
 from __future__ import annotations
@@ -92,7 +91,8 @@ class Feed:
         due_s = loop.time()
         while self._readers and not self._closed:
             try:
-                self._frame, self._failed = self._frames.next(), False
+                # Not on this loop: a part of the application that is slow to tell must not hold other answers.
+                self._frame, self._failed = await asyncio.to_thread(self._frames.next), False
             except Exception as error:
                 if not self._failed:
                     log.warning("the page gets no news: %s: %s", type(error).__name__, error)

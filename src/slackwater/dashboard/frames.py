@@ -1,8 +1,8 @@
 """One second of an application in as few bytes as will do: built once, for all who read.
 
-A reader first gets a `whole` frame: who the queries are, where all of them stand, what ran and left in the last minutes.
-Then a `tick` each second: numbers that always move as columns in the order of the queries, whatever else changed as
-rows. Times are seconds since `t0`, which every whole frame names.
+A reader first gets a `whole` frame: who the queries are, where all of them stand, what ran and left in the last
+minutes. Then a `tick` each second: numbers that always move as columns in the order of the queries, whatever else
+changed as rows. Times are seconds since `t0`, which every whole frame names.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
-    from slackwater.core.records import Left, Ran, Records
+    from slackwater.core.records import Left, Log, Ran, Records
     from slackwater.endpoint.overview import Overview, QueryOverview
 
 MOST_TURNS = 1500
@@ -26,6 +26,7 @@ LONGEST_REASON = 240
 
 Source = Callable[[], "Overview"]
 Row = list[Any]
+T = TypeVar("T")
 
 
 class Frame:
@@ -39,7 +40,6 @@ class Frame:
         self._whole: bytes | None = None
 
     def whole(self) -> bytes:
-        """Only of the newest frame: what ran and left is kept up to that one."""
         if self._whole is None:
             self._whole = self._make_whole()
         return self._whole
@@ -49,83 +49,100 @@ class Frame:
         return self.tick if number == self.number - 1 and facts == self.facts else self.whole()
 
 
+class _News(Generic[T]):
+    """What was added to a log since it was last asked for."""
+
+    def __init__(self, log: Log[T]) -> None:
+        self._log = log
+        self._number = 0
+
+    def take(self) -> list[T]:
+        found = self._log.after(self._number)
+        if found:
+            self._number = found[-1][0]
+        return [entry for _, entry in found]
+
+
+class _Terms(msgspec.Struct, frozen=True):
+    """How frames name things: times since t0, queries by their place in `queries`."""
+
+    t0: float
+    queries: tuple[tuple[str, str, str | None], ...]
+    index: dict[str, int]
+
+    def since(self, wall_ts: float) -> float:
+        return round(wall_ts - self.t0, 3)
+
+    def turn(self, ran: Ran) -> Row:
+        """The query's place, or its name where it has gone."""
+        return [
+            self.index.get(ran.key, ran.name),
+            str(ran.stage),
+            ran.lane,
+            self.since(ran.began_wall_ts),
+            round(ran.ended_wall_ts - ran.began_wall_ts, 3),
+            ran.rows,
+            round(ran.waited_s, 2),
+            ran.batch_id,
+            ran.reason[:LONGEST_REASON],
+        ]
+
+    def leaving(self, left: Left) -> Row:
+        return [self.index.get(left.key, left.name), self.since(left.left_wall_ts), round(left.latency_s, 2)]
+
+
 class Frames:
-    """Makes frames of an application, one after the other. One thread uses it."""
+    """Makes frames of an application, one after the other. One thread at a time uses it."""
 
     def __init__(self, source: Source, records: Records) -> None:
         self._source = source
         self._records = records
         self._number = 0
-        self._facts: tuple[Any, ...] = ()
-        self._facts_number = 0
-        self._t0 = 0.0
-        self._index: dict[str, int] = {}
+        self._facts = 0
+        self._terms = _Terms(0.0, (), {})
         self._rows: list[Row] = []
-        self._ran_number = self._left_number = 0
+        self._ran_news, self._left_news = _News(records.ran), _News(records.left)
         self._ran: deque[Ran] = deque(maxlen=MOST_TURNS)
         self._left: deque[Left] = deque(maxlen=MOST_LEFT)
 
     def next(self) -> Frame:
         overview = self._source()
-        if not self._number:
-            self._t0 = float(math.floor(overview.wall_ts))
+        terms = self._learn_terms(overview)
         self._number += 1
-        self._learn_facts(overview)
         rows = [_row(at, query) for at, query in enumerate(overview.queries)]
         changed = [row for row, before in zip(rows, self._rows, strict=False) if row != before]
         changed += rows[len(self._rows) :]
         self._rows = rows
-        ran, self._ran_number = self._records.ran.news(self._ran_number)
-        left, self._left_number = self._records.left.news(self._left_number)
+        ran, left = self._ran_news.take(), self._left_news.take()
         self._ran.extend(ran)
         self._left.extend(left)
-        common = self._common(overview)
+        common = self._common(overview, terms)
         tick = {
             **common,
             "rows": changed,
-            "ran": [self._turn(entry) for entry in ran[-MOST_TURNS:]],
-            "left": [self._leaving(entry) for entry in left[-MOST_LEFT:]],
+            "ran": [terms.turn(entry) for entry in ran[-MOST_TURNS:]],
+            "left": [terms.leaving(entry) for entry in left[-MOST_LEFT:]],
         }
         return Frame(
             self._number,
-            self._facts_number,
+            self._facts,
             _event("tick", self._number, tick),
-            lambda: self._whole(overview, common),
+            partial(_whole, self._number, overview, terms, common, rows, tuple(self._ran), tuple(self._left)),
         )
 
-    def _learn_facts(self, overview: Overview) -> None:
-        facts = tuple((query.key, query.name, query.ui_url) for query in overview.queries)
-        if facts != self._facts or not self._facts_number:
-            self._facts = facts
-            self._facts_number += 1
-            self._index = {query.key: at for at, query in enumerate(overview.queries)}
+    def _learn_terms(self, overview: Overview) -> _Terms:
+        queries = tuple((query.key, query.name, query.ui_url) for query in overview.queries)
+        if queries != self._terms.queries or not self._facts:
+            t0 = self._terms.t0 or float(math.floor(overview.wall_ts))
+            self._terms = _Terms(t0, queries, {query.key: at for at, query in enumerate(overview.queries)})
+            self._facts += 1
             self._rows = []
+        return self._terms
 
-    def _whole(self, overview: Overview, common: dict[str, Any]) -> bytes:
-        about = {
-            "id": overview.application_id,
-            "name": overview.name,
-            "master": overview.master,
-            "ui_url": overview.ui_url,
-            "version": overview.version,
-            "pid": overview.python_pid,
-        }
-        content = {
-            "t0": self._t0,
-            "application": about,
-            "queries": self._facts,
-            **common,
-            "rows": self._rows,
-            "ran": [self._turn(entry) for entry in self._ran],
-            "left": [self._leaving(entry) for entry in self._left],
-        }
-        return _event("whole", self._number, content)
-
-    def _common(self, overview: Overview) -> dict[str, Any]:
+    def _common(self, overview: Overview, terms: _Terms) -> dict[str, Any]:
         memory, scheduler, queries = overview.memory, overview.scheduler, overview.queries
-        spans = self._records.ruled
         return {
-            "t": self._since(overview.wall_ts),
+            "t": terms.since(overview.wall_ts),
             "policy": overview.policy,
             "parameters": overview.parameters,
             "cores": overview.cores,
@@ -141,8 +158,8 @@ class Frames:
                 memory.cycles,
             ],
             "ruled": [
-                [self._since(span.began_wall_ts), None if span.ended_wall_ts is None else self._since(span.ended_wall_ts)]
-                for span in islice(tuple(spans), max(0, len(spans) - MOST_SPANS), None)
+                [terms.since(span.began_wall_ts), span.ended_wall_ts and terms.since(span.ended_wall_ts)]
+                for span in tuple(self._records.ruled)[-MOST_SPANS:]
             ],
             "scheduler": None
             if scheduler is None
@@ -152,7 +169,7 @@ class Frames:
                 scheduler.decisions,
                 round(scheduler.decision_ms_p99, 2),
                 round(scheduler.cpu_s, 3),
-                self._since(scheduler.last_decision_wall_ts),
+                terms.since(scheduler.last_decision_wall_ts),
             ],
             "live": [
                 [_rounded(query.slack_s) for query in queries],
@@ -164,25 +181,34 @@ class Frames:
             "late": overview.told.get("late", []),
         }
 
-    def _since(self, wall_ts: float) -> float:
-        return round(wall_ts - self._t0, 3)
 
-    def _turn(self, ran: Ran) -> Row:
-        """The query's place, or its name where it has gone."""
-        return [
-            self._index.get(ran.key, ran.name),
-            str(ran.stage),
-            ran.lane,
-            self._since(ran.began_wall_ts),
-            round(ran.ended_wall_ts - ran.began_wall_ts, 3),
-            ran.rows,
-            round(ran.waited_s, 2),
-            ran.batch_id,
-            ran.reason[:LONGEST_REASON],
-        ]
-
-    def _leaving(self, left: Left) -> Row:
-        return [self._index.get(left.key, left.name), self._since(left.left_wall_ts), round(left.latency_s, 2)]
+def _whole(
+    number: int,
+    overview: Overview,
+    terms: _Terms,
+    common: dict[str, Any],
+    rows: list[Row],
+    ran: tuple[Ran, ...],
+    left: tuple[Left, ...],
+) -> bytes:
+    about = {
+        "id": overview.application_id,
+        "name": overview.name,
+        "master": overview.master,
+        "ui_url": overview.ui_url,
+        "version": overview.version,
+        "pid": overview.python_pid,
+    }
+    content = {
+        "t0": terms.t0,
+        "application": about,
+        "queries": terms.queries,
+        **common,
+        "rows": rows,
+        "ran": [terms.turn(entry) for entry in ran],
+        "left": [terms.leaving(entry) for entry in left],
+    }
+    return _event("whole", number, content)
 
 
 def _row(at: int, query: QueryOverview) -> Row:

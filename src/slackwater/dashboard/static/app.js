@@ -50,15 +50,15 @@ async function alarms() {
     const answer = await fetch("/api/alarms");
     if (answer.ok) said = await answer.json();
   } catch { return; }
-  const active = Array.isArray(said) ? said : said.active ?? said.alarms ?? [];
+  const active = Array.isArray(said) ? said : said.active ?? [];
   const section = byId("alarms");
   section.hidden = !active.length;
   section.replaceChildren(...active.slice(0, 20).map((alarm) => el("p", { class: "alarm" },
-    el("b", {}, String(alarm.kind ?? alarm.name ?? "alarm").replaceAll("_", " ")),
+    el("b", {}, String(alarm.kind ?? "alarm")),
     alarm.key && store.byKey.has(alarm.key)
       ? el("a", { href: `#/query/${encodeURIComponent(alarm.key)}` }, alarm.query ?? store.byKey.get(alarm.key).name)
       : alarm.query ? el("span", {}, alarm.query) : null,
-    el("span", {}, alarm.what ?? alarm.message ?? ""),
+    el("span", {}, [alarm.what, alarm.what_to_do].filter(Boolean).join(" ")),
     Number.isFinite(alarm.since_wall_ts) ? el("time", {}, `since ${clock(alarm.since_wall_ts)}`) : null)));
 }
 
