@@ -6,6 +6,7 @@ own threads (its loop, and the one that makes frames), not of the scheduler, whi
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import os
@@ -126,12 +127,14 @@ def main() -> None:
     if sys.argv[1:2] == ["--read"]:
         read(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
         return
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    queries = int(os.environ.get("QUERIES", str(QUERIES)))
-    seconds = float(os.environ.get("SECONDS", str(SECONDS)))
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("out", type=Path, nargs="?")
+    options.add_argument("--queries", type=int, default=QUERIES)
+    options.add_argument("--seconds", type=float, default=SECONDS, help="for each number of readers")
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SLACKWATER_RUNTIME_DIR"] = folder + "/run"
-        show(experiment(queries, READERS, seconds), out)
+        show(experiment(given.queries, READERS, given.seconds), given.out)
 
 
 if __name__ == "__main__":

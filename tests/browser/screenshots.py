@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 HISTORY_S = 150.0
 SETTLES_S = 75.0
+ID = "local-1731700000000"
 QUERY = "orders.per-minute"
 
 
@@ -58,10 +59,11 @@ def main() -> None:
         sys.exit("no Chromium was found: apt-get install chromium, or name one in $CHROMIUM")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         os.environ["SLACKWATER_RUNTIME_DIR"] = scratch + "/run"
-        context = SimpleNamespace(applicationId=f"simulated-{os.getpid()}")
-        tell(SimpleNamespace(sparkContext=context), "late", late)
+        tell(SimpleNamespace(sparkContext=SimpleNamespace(applicationId=ID)), "late", late)
         with (
-            live_application(platform(40), heap=Heap(), history_s=HISTORY_S, name="shop-streams") as handle,
+            live_application(
+                platform(40), heap=Heap(), history_s=HISTORY_S, name="shop-streams", application_id=ID
+            ) as handle,
             chromium.Chromium(program, Path(scratch) / "profile") as browser,
         ):
             handle.pause("carts.funnel")

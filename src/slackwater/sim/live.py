@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import secrets
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -95,6 +96,7 @@ def live_application(
     history_s: float = 0.0,
     heap: Heap | None = None,
     name: str = "simulated",
+    application_id: str | None = None,
     port: int | None = 0,
 ) -> Handle:
     """An attached application of simulated queries; `detach` ends it. No port: it is not served.
@@ -104,7 +106,8 @@ def live_application(
     driver = ScriptedDriver(queries, cores=cores, clock=FakeClock(time.time() - history_s))
     handle = Handle(cast("Any", WallBridge(driver, heap)), engine_for(policy, settings), lambda: None)
     if port is not None:
-        identity = Identity(f"simulated-{os.getpid()}", name, f"local[{cores}]", None, os.getpid())
+        known_as = application_id or f"simulated-{secrets.token_hex(4)}"
+        identity = Identity(known_as, name, f"local[{cores}]", None, os.getpid())
         handle.serve(identity, LOOPBACK, port)
     return handle
 

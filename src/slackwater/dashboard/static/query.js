@@ -10,6 +10,7 @@ const EVERY_MS = 2000;
 const MOST_LINES = 60;
 const KINDS = { planned: "planned", requested: "granted", observed: "seen", trouble: "trouble", switched: "switched", ordered: "ordered" };
 
+const shown = new WeakMap(); // what a part shows, so that it is not made again
 let key = null, view = null, told = null, asking = 0, latest = 0;
 
 export function showQuery(of) {
@@ -115,8 +116,8 @@ function fill() {
 /** Rows of text cells; nothing is touched where they are the same as before. */
 function lines(body, cells, empty) {
   const now = JSON.stringify(cells);
-  if (body.dataset.now === now) return;
-  body.dataset.now = now;
+  if (shown.get(body) === now) return;
+  shown.set(body, now);
   body.replaceChildren(...(cells.length
     ? cells.map((texts) => el("tr", {}, texts.map((text, at) => el("td", { class: at ? "number" : null }, text))))
     : [el("tr", {}, el("td", { colspan: 9, class: "empty" }, empty))]));
@@ -128,8 +129,8 @@ function fillWindows() {
   const most = Math.max(...left.map((one) => one.latency), 0.001);
   const width = 400 / Math.max(left.length, 24);
   const now = left.map((one) => one.latency).join();
-  if (view.columns.dataset.now === now) return;
-  view.columns.dataset.now = now;
+  if (shown.get(view.columns) === now) return;
+  shown.set(view.columns, now);
   view.columns.replaceChildren(...left.map((one, at) => {
     const height = Math.max(2, (86 * Math.max(0, one.latency)) / most);
     return svg("rect", { x: (at * width + 1).toFixed(1), y: (90 - height).toFixed(1), width: Math.max(1, width - 2).toFixed(1), height: height.toFixed(1), rx: 1.5 },
@@ -148,8 +149,8 @@ function fillBatches() {
 function fillStory() {
   const entries = (told?.story ?? []).slice(-MOST_LINES).toReversed();
   const now = JSON.stringify(entries);
-  if (view.story.dataset.now === now) return;
-  view.story.dataset.now = now;
+  if (shown.get(view.story) === now) return;
+  shown.set(view.story, now);
   view.story.replaceChildren(...(entries.length
     ? entries.map((entry) => el("li", { "data-kind": entry.kind }, el("time", {}, clock(entry.wall_ts)), el("b", {}, KINDS[entry.kind] ?? entry.kind), el("span", {}, entry.what)))
     : [el("li", { class: "empty" }, told ? "Nothing was decided about it yet." : "The application tells no story of its queries here; see the batches below.")]));

@@ -1,6 +1,6 @@
 // Lanes over time: a block for each batch that ran, by what it was; pointer and keys tell which and why.
 
-import { byId, setText } from "./dom.js";
+import { byId, setAttribute, setText } from "./dom.js";
 import { count, clock, plural, seconds } from "./format.js";
 import { store, wall } from "./store.js";
 import { colour, onTheme } from "./theme.js";
@@ -153,6 +153,8 @@ function rounded(pen, x, y, w, h, radius) {
 
 function tell() {
   const turn = hovered?.turn ?? chosen;
+  // Read out what somebody went to; not what changes by itself each second.
+  setAttribute(byId("turn"), "aria-live", turn ? "polite" : "off");
   if (turn) {
     const what = turn.stage === "sweep batch" ? "sweep batch" : turn.lane === null ? "batch that was not granted" : "data batch";
     const lane = turn.lane === null ? "" : ` on lane ${turn.lane + 1}`;
