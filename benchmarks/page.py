@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from slackwater.core.engine import EngineSettings
+from slackwater.errors import SlackwaterError
 from slackwater.provenance import commit
 from slackwater.sim.experiment import Experiment, claim
 from slackwater.sim.live import Heap, live_application, platform
@@ -62,51 +63,45 @@ def cpu_s() -> float:
 
 
 def measured(queries: int, readers: int, seconds: float) -> dict[str, Any]:
-    """In this process: one application, so many readers in another one, so that they cost it nothing."""
-    with live_application(
-        platform(queries), settings=EngineSettings(lanes=4), heap=Heap(), cores=4, history_s=5.0
-    ) as handle:
-        assert handle.url is not None  # noqa: S101 - it was served above
-        others = subprocess.Popen(
-            [sys.executable, __file__, "--read", handle.url, str(readers), str(seconds)], stdout=subprocess.PIPE
-        )
-        time.sleep(min(5.0, seconds / 4))  # until they have read the whole, and the history is made up for
-        before, began = cpu_s(), time.monotonic()
-        time.sleep(seconds - min(5.0, seconds / 4))
-        used, took = cpu_s() - before, time.monotonic() - began
-        said = json.loads(others.communicate()[0])
-        decisions = handle.stats()
+    """One application here, so many readers in another process, so that they cost this one nothing."""
+    settings = EngineSettings(lanes=4)
+    with live_application(platform(queries), settings=settings, heap=Heap(), cores=4) as handle:
+        command = [sys.executable, __file__, "--read", str(handle.url), str(readers)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as others:
+            if others.stdout is None or others.stdout.readline() != b"reading\n":
+                raise SlackwaterError("the readers ended before they read anything; see above.")
+            before, began = cpu_s(), time.monotonic()
+            time.sleep(seconds)
+            used, took = cpu_s() - before, time.monotonic() - began
+            said = json.loads(others.communicate()[0])
+        decision_ms = handle.stats().decision_ms_p99
     return {
         "queries": queries,
         "readers": readers,
         "seconds": round(took, 1),
         "server_cpu_share": round(used / took, 5),
-        "ticks": said["ticks"],
-        "tick_bytes_mean": said["tick_bytes_mean"],
-        "tick_bytes_max": said["tick_bytes_max"],
-        "whole_bytes": said["whole_bytes"],
-        "decision_ms_p99": round(decisions.decision_ms_p99, 2),
+        **said,
+        "decision_ms_p99": round(decision_ms, 2),
     }
 
 
-def read(url: str, readers: int, seconds: float) -> None:
-    """The other process: reads, and says what came."""
+def read(url: str, readers: int) -> None:
+    """The other process: reads, says when it does, and at the end what came."""
     started = [Reader(url) for _ in range(readers)]
     for reader in started:
         reader.start()
-    time.sleep(seconds)
+    while any(len(reader.sizes["tick"]) < 2 for reader in started):
+        time.sleep(0.05)
+    print("reading", flush=True)
+    sys.stdin.read()
     ticks = [size for reader in started for size in reader.sizes["tick"]]
-    wholes = [size for reader in started for size in reader.sizes["whole"]]
-    print(
-        json.dumps(
-            {
-                "ticks": len(ticks),
-                "tick_bytes_mean": round(sum(ticks) / len(ticks)) if ticks else 0,
-                "tick_bytes_max": max(ticks, default=0),
-                "whole_bytes": max(wholes, default=0),
-            }
-        )
-    )
+    facts = {
+        "ticks": len(ticks),
+        "tick_bytes_mean": round(sum(ticks) / len(ticks)) if ticks else 0,
+        "tick_bytes_max": max(ticks, default=0),
+        "whole_bytes": max((size for reader in started for size in reader.sizes["whole"]), default=0),
+    }
+    print(json.dumps(facts))
 
 
 def experiment(queries: int, readers: tuple[int, ...], seconds: float) -> Experiment:
@@ -125,7 +120,7 @@ def experiment(queries: int, readers: tuple[int, ...], seconds: float) -> Experi
 
 def main() -> None:
     if sys.argv[1:2] == ["--read"]:
-        read(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+        read(sys.argv[2], int(sys.argv[3]))
         return
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("out", type=Path, nargs="?")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.core.model import Stage
@@ -155,6 +155,7 @@ def test_numbers_that_are_none_do_not_break_a_frame() -> None:
     assert tick["live"] == [[None]] * 5
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sets(st.sampled_from("abcd")), st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=20

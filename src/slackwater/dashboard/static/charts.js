@@ -35,11 +35,11 @@ export function showCharts() {
   showMemory();
 }
 
-function axes(values) {
+function axes(values, splits = undefined) {
   const common = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   return [
     { ...common, space: 80, size: 24, values: (_, splits) => splits.map((t) => clock(t).slice(0, 5)) },
-    { ...common, size: 54, values: (_, splits) => splits.map(values) },
+    { ...common, size: 54, splits, values: (_, found) => found.map(values) },
   ];
 }
 
@@ -110,7 +110,7 @@ function showMemory() {
         { stroke: colour("used"), width: 1, points: { show: false } },
         { stroke: colour("live"), width: 2, points: { show: false } },
         { stroke: colour("bound"), width: 1, dash: [5, 4], points: { show: false } }],
-      axes: axes((value) => bytes(value)),
+      axes: axes((value) => bytes(value), () => [0, 0.25, 0.5, 0.75, 1].map((share) => share * (store.memory?.[2] ?? 1))),
       hooks: { drawClear: [shade] },
     }, data, place);
   } else memory.setData(data);
