@@ -25,7 +25,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
-  bench-policies bench-workloads verify bench-mix bench-scale report clean
+  bench-page screenshots bench-policies bench-workloads verify bench-mix bench-scale report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -141,6 +141,13 @@ bench-scale: setup ## The most queries, and the highest rate, that policies sust
 bench-decisions: setup ## How long a decision takes, for every policy, with 100 and 1000 queries
 	@mkdir -p $(RESULTS)
 	$(BIN)/python benchmarks/decisions.py $(RESULTS)/decisions.json
+
+bench-page: setup ## What the live page costs the application, with 200 queries and up to 16 readers
+	@mkdir -p $(RESULTS)
+	$(BIN)/python benchmarks/page.py $(RESULTS)/page.json
+
+screenshots: setup ## Pictures of the live page into docs/images (needs Chromium)
+	$(BIN)/python -m tests.browser.screenshots docs/images
 
 bench-classes: setup ## Urgent queries beside others that saturate the machine
 	@mkdir -p $(RESULTS)

@@ -72,7 +72,7 @@ app.command(run)
 
 
 @app.command
-def demo(*, fast: bool = False, queries: int = 12, out: Path | None = None) -> None:
+def demo(*, fast: bool = False, queries: int = 12, serve: bool = False, out: Path | None = None) -> None:
     """Run YSB queries on local Spark alone, then with Slackwater, and compare.
 
     Parameters
@@ -81,12 +81,14 @@ def demo(*, fast: bool = False, queries: int = 12, out: Path | None = None) -> N
         About two minutes instead of four.
     queries
         Number of queries.
+    serve
+        Open the live page in the second half, and say where it is.
     out
         Folder for the report; `out/demo` when not given.
     """
     from slackwater.demo import run_demo  # noqa: PLC0415 - Spark is loaded on use
 
-    run_demo(fast=fast, queries=queries, out=out)
+    run_demo(fast=fast, queries=queries, serve=serve, out=out)
 
 
 @app.command

@@ -41,7 +41,7 @@ class DemoPlan:
         return cls(seconds=20.0, warmup_min_s=10.0, warmup_max_s=10.0, drain_s=5.0)
 
 
-def run_demo(*, fast: bool, queries: int, out: Path | None, times: DemoPlan | None = None) -> None:
+def run_demo(*, fast: bool, queries: int, out: Path | None, serve: bool = False, times: DemoPlan | None = None) -> None:
     if not 1 <= queries <= 64:
         raise ConfigurationError(f"--queries {queries}: from 1 to 64 make a demo.")
     console = Console()
@@ -56,7 +56,7 @@ def run_demo(*, fast: bool, queries: int, out: Path | None, times: DemoPlan | No
         f"[bold]slackwater.attach(spark)[/bold]. About {'two' if fast else 'four'} minutes.",
         highlight=False,
     )
-    result = _run(_plan(times, queries), console)
+    result = _run(_plan(times, queries, serve=serve), console)
     file = folder / "result.json"
     write_result(result, file)
     _print_comparison(result, console)
@@ -65,7 +65,7 @@ def run_demo(*, fast: bool, queries: int, out: Path | None, times: DemoPlan | No
         raise SlackwaterError("; ".join(f"{f.policy}: {f.error}" for f in result.failures))
 
 
-def _plan(times: DemoPlan, queries: int) -> BenchPlan:
+def _plan(times: DemoPlan, queries: int, *, serve: bool) -> BenchPlan:
     settings = replace(
         RunSettings(),
         warmup_min_s=times.warmup_min_s,
@@ -86,6 +86,7 @@ def _plan(times: DemoPlan, queries: int) -> BenchPlan:
         phases="spread",
         payload="columns",
         settings=settings,
+        serve=serve,
     )
     return BenchPlan(run=run, policies=(BASELINE, OURS), seeds=(0,))
 
@@ -105,6 +106,9 @@ class _Lines(Listener):
     _last: tuple[str, str] = ("", "")
 
     def state(self, spec: RunSpec, state: dict[str, Any]) -> None:
+        if state.get("state") == "serving":
+            self.console.print(_page_place(state), highlight=False, soft_wrap=True)
+            return
         phase = (spec.policy, str(state.get("state", "")))
         if phase != self._last:
             self._last = phase
@@ -126,6 +130,8 @@ class _LiveTable(Listener):
     def state(self, spec: RunSpec, state: dict[str, Any]) -> None:
         if spec.policy != self._policy:
             self._policy, self._queries = spec.policy, []
+        if state.get("state") == "serving":
+            self._done.append(_page_place(state))
         self._queries = state.get("queries", self._queries)
         place = next((f" {state[a]:g} of {state[b]:g}" for a, b in _PLACES if a in state and b in state), "")
         heading = Text(f"{_TITLES[spec.policy]}: {state.get('state', '')}{place}", style="bold")
@@ -137,6 +143,13 @@ class _LiveTable(Listener):
 
 
 _PLACES = (("s", "of_s"), ("done", "of"))
+
+
+def _page_place(state: dict[str, Any]) -> str:
+    return (
+        f"Live page: {state['url']} while this half runs. What changes something asks for the token in "
+        f"{state['token_file']}."
+    )
 
 
 def _query_table(queries: list[dict[str, Any]]) -> Table:

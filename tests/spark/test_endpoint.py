@@ -42,6 +42,12 @@ def test_a_served_application_tells_where_its_queries_stand(
     assert query.name == "plain"
     assert query.rows_per_s > 0
     assert query.batch_cost_s > 0
+    assert "<title>Slackwater</title>" in httpx2.get(f"{handle.url}/").text
+    with httpx2.stream("GET", f"{handle.url}/api/events") as events:
+        whole = next(line for line in events.iter_lines() if line.startswith("data: "))
+    assert query.key in whole
+    assert handle.token_file is not None
+    assert handle.token_file.stat().st_mode & 0o077 == 0
     (announced,) = discovery.announced(tmp_path / "run")
     assert announced.url == handle.url
     handle.detach()

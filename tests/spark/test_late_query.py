@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from slackwater import late
 from slackwater.bench.kills_child import Eager
+from slackwater.drivers.spark.sessions import tellers
 from slackwater.errors import ConfigurationError
 from slackwater.late.buckets import Local
 from slackwater.late.errors import StoreError
@@ -213,7 +214,12 @@ def test_rows_without_event_time_are_dead_letters(spark: Any, feed: Feed, tmp_pa
     assert late.handle(trial.query).settle()
     assert trial.latest() == Counter([(0, "a", 2, 5)])
     assert late.handle(trial.query).status()["dead_rows"] == 2
+    told = tellers(spark.sparkContext.applicationId)["late"]
+    (shown,) = [row for row in told() if row["dead_rows"] == 2]
+    assert shown["staleness_bound"] == 0.5
+    assert all(isinstance(value, str | float | int | bool | None) for value in shown.values())
     trial.stop()
+    assert eventually(lambda: not [row for row in told() if row["dead_rows"] == 2])
     with late.handle(trial.query).store as store:
         store.open(1, read_only=True)
         assert sum(store.dead_counts().values()) == 2

@@ -112,7 +112,7 @@ class RunSpec:
     high: int = 0  # so many of the queries are of the class HIGH
     memory_bound: float = 0.75  # share of the heap from which on klink frees memory first
     beside: Beside | None = None
-    serve: bool = False  # let the middleware read it
+    serve: bool = False  # let others read it: the middleware, or a browser
     cluster: OnCluster | None = None  # None: the driver runs the tasks itself
     kafka: OnKafka | None = None  # None: Spark's rate source
     settings: RunSettings = RunSettings()

@@ -576,6 +576,8 @@ def _attached(spark: SparkSession, chosen: Contender, spec: RunSpec, cleanup: Ex
         memory_bound=spec.memory_bound,
         serve=spec.serve,
     )
+    if attached.url is not None:
+        report("serving", url=attached.url, token_file=str(attached.token_file))
     return cleanup.enter_context(attached)
 
 

@@ -80,7 +80,14 @@ class Log(Generic[T]):
 
     def since(self, number: int) -> list[T]:
         """Those added after the first `number` of them, as far as they are kept. Then ask since `added`."""
-        return [entry for at, entry in tuple(self._entries) if at > number]
+        return [entry for _, entry in self.after(number)]
+
+    def after(self, number: int) -> list[tuple[int, T]]:
+        """The same with their numbers: the last is what to ask after next, a gap before the first is what was missed.
+
+        For those who must count each entry once, while others are being added.
+        """
+        return [(at, entry) for at, entry in tuple(self._entries) if at > number]
 
 
 class Records:

@@ -109,7 +109,7 @@ class PastWindows:
     """
 
     def __init__(self, bound: float | None) -> None:
-        self._bound = bound
+        self.bound = bound
         self._windows: dict[int, PastWindow] = {}
         self.stalest = 0.0
         self.executions = 0
@@ -139,8 +139,8 @@ class PastWindows:
     ) -> PastWindow:
         """A window was executed on time; it takes late rows for `span_s` after its end, by the watermark."""
         cdf, expected = _outlook(sketch, span_s, on_time_events)
-        trigger = StalenessTrigger(1.0 if self._bound is None else self._bound, cdf, expected)
-        corrected = self._bound is not None
+        trigger = StalenessTrigger(1.0 if self.bound is None else self.bound, cdf, expected)
+        corrected = self.bound is not None
         window = PastWindow(start_ms, end_ms, span_s, on_time_events, now_s, through, trigger, corrected)
         window.last_s, window.expected = now_s, expected
         self._windows[start_ms] = window

@@ -9,6 +9,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from slackwater.drivers.spark.sessions import tell
 from slackwater.errors import ConfigurationError
 from slackwater.late.aggregates import decompose
 from slackwater.late.arrow import pa
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.types import StructType
 
@@ -219,6 +220,7 @@ class LateQuery:
             for key in [key for key, run_before in _runs.items() if run_before.ended]:
                 del _runs[key]
             _runs[str(stream.runId)] = run
+        _tell_of(spark)
         return stream
 
     def _streaming(self) -> DataFrame:
@@ -251,6 +253,18 @@ def handle(query: StreamingQuery) -> Run:
     if run is None:
         raise ConfigurationError(f"query {query.name or query.id} was not started by late.window(…)….start() here.")
     return run
+
+
+def _tell_of(spark: SparkSession) -> None:
+    """Let the page and the metrics of this application show its late queries, whenever it is attached."""
+    application_id = spark.sparkContext.applicationId
+
+    def told() -> list[dict[str, Any]]:
+        with _runs_lock:
+            runs = [run for run in _runs.values() if run.application_id == application_id and not run.ended]
+        return [run.status() for run in runs]
+
+    tell(spark, "late", told)
 
 
 def _arrow_schema(empty: DataFrame) -> Any:

@@ -70,6 +70,7 @@ class Run:
         options: Options,
     ) -> None:
         self.spark = spark
+        self.application_id = str(spark.sparkContext.applicationId)
         self.name = name
         self.store = store
         self._windows = windows
@@ -463,8 +464,10 @@ class Run:
                 "pending_rows": sum(window.pending for window in past)
                 + sum(sum(found.values()) for found in self._arrivals.values()),
                 "stalest": max([self._past.stalest, *(window.stalest() for window in past)]),
+                "staleness_bound": self._past.bound,
                 "allowed_lateness_s": self._bound.span_s,
                 "memory_bytes": self._memory.used_bytes,
+                "disk_bytes": self.store.disk_bytes,
                 "staged_windows": self._memory.staged_windows,
                 "staging_s": self._memory.costs.staging.batch_s(0),
                 "staging_saves_s": self._memory.costs.saved_s(0),

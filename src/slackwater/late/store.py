@@ -447,6 +447,12 @@ class WindowStore:
             found = self._journal.ledger.emissions.get(window, {}).values()
             return sorted(found, key=lambda emission: emission.revision)
 
+    @property
+    def disk_bytes(self) -> int:
+        """Of the files that hold windows."""
+        with self._lock:
+            return sum(file.size for file in self._index.files.values())
+
     def facts(self) -> dict[str, Any]:
         """The store in figures."""
         with self._lock:
@@ -463,7 +469,7 @@ class WindowStore:
                 "bytes": sum(info.bytes for info in windows),
                 "files": len(data),
                 "compacted_files": sum(file.replaces is not None for file in data),
-                "disk_bytes": sum(file.size for file in data),
+                "disk_bytes": self.disk_bytes,
                 "uncommitted_batches": sorted(self._uncommitted),
                 "purged_windows": ledger.purged_windows,
                 "purged_rows": ledger.purged_rows,

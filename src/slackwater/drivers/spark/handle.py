@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from slackwater.control.routes import reading, steering
 from slackwater.core.engine import Engine
 from slackwater.core.model import Capacity, Commands, Knob, Policy
+from slackwater.dashboard.routes import Page
 from slackwater.drivers.spark.bridge import SparkBridge, first_line
 from slackwater.drivers.spark.oddities import Oddities
 from slackwater.drivers.spark.telling import overview
@@ -24,6 +25,7 @@ from slackwater.forwarding.forwarder import Forwarder
 from slackwater.policies.assembly import policy_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from slackwater.core.history import Entry
@@ -93,6 +95,7 @@ class Handle:
         self._oddities = Oddities()
         self._last_report: Report | None = None
         self._endpoint: Endpoint | None = None
+        self._page: Page | None = None
         self._forwarder: Forwarder | None = None
         self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
         self._in_charge = threading.Event()
@@ -121,6 +124,8 @@ class Handle:
         self._thread.join(timeout=5)
         if self._forwarder is not None:
             self._forwarder.close()
+        if self._page is not None:
+            self._page.close()
         if self._endpoint is not None:
             self._endpoint.close()
         try:
@@ -187,6 +192,11 @@ class Handle:
         """Where the endpoint answers; None when nothing is served."""
         return self._endpoint.url if self._endpoint is not None else None
 
+    @property
+    def token_file(self) -> Path | None:
+        """Where the token lies that changes need; None when nothing is served."""
+        return self._endpoint.token_file if self._endpoint is not None else None
+
     def serve(self, identity: Identity, host: str, port: int, forwarding: Forwarding | None = None) -> None:
         """Open the endpoint; `attach(serve=…)` does."""
         if forwarding is not None:
@@ -195,11 +205,13 @@ class Handle:
         changes: dict[str, Change] = {**self._forwarder.routes()} if self._forwarder is not None else {}
         reads |= reading(self._engine, lambda: self.overview(identity))
         changes |= steering(self, self._engine)
+        self._page = Page(lambda: self.overview(identity), self._engine.records)
         self._endpoint = Endpoint(
             application_id=identity.application_id,
             name=identity.name,
             reads=reads,
             changes=changes,
+            own=self._page.routes(),
             host=host,
             port=port,
         )

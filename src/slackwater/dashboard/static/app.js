@@ -1,0 +1,77 @@
+// Starts everything, and says which view the address means.
+
+import { byId, el } from "./dom.js";
+import { clock } from "./format.js";
+import { connect, store, subscribe } from "./store.js";
+import { startTheme } from "./theme.js";
+import { takeToken } from "./controls.js";
+import { startSummary, showSummary } from "./summary.js";
+import { startTimeline, showTimeline } from "./timeline.js";
+import { startCharts, showCharts } from "./charts.js";
+import { startTable, showTable } from "./table.js";
+import { showLate } from "./late.js";
+import { focusQuery, showQuery } from "./query.js";
+
+const ALARMS_MS = 5000;
+let place = 0;
+
+/** The query that the address names; null: all of them. */
+function named() {
+  const found = /^#\/query\/(.+)$/.exec(location.hash);
+  try { return found ? decodeURIComponent(found[1]) : null; } catch { return null; }
+}
+
+function route() {
+  const key = named();
+  const overview = byId("overview");
+  if (key !== null && !overview.hidden) place = scrollY;
+  overview.hidden = key !== null;
+  byId("query").hidden = key === null;
+  show();
+  if (key === null) scrollTo(0, place);
+  else { scrollTo(0, 0); focusQuery(); }
+}
+
+function show() {
+  showSummary();
+  showQuery(named());
+  if (byId("overview").hidden) return;
+  showTimeline();
+  showCharts();
+  showLate();
+  showTable();
+}
+
+/** Active alarms, where the application raises any. */
+async function alarms() {
+  if (document.hidden) return;
+  let said = [];
+  try {
+    const answer = await fetch("/api/alarms");
+    if (answer.ok) said = await answer.json();
+  } catch { return; }
+  const active = Array.isArray(said) ? said : said.active ?? [];
+  const section = byId("alarms");
+  section.hidden = !active.length;
+  section.replaceChildren(...active.slice(0, 20).map((alarm) => el("p", { class: "alarm" },
+    el("b", {}, String(alarm.kind ?? "alarm")),
+    alarm.key && store.byKey.has(alarm.key)
+      ? el("a", { href: `#/query/${encodeURIComponent(alarm.key)}` }, alarm.query ?? store.byKey.get(alarm.key).name)
+      : alarm.query ? el("span", {}, alarm.query) : null,
+    el("span", {}, [alarm.what, alarm.what_to_do].filter(Boolean).join(" ")),
+    Number.isFinite(alarm.since_wall_ts) ? el("time", {}, `since ${clock(alarm.since_wall_ts)}`) : null)));
+}
+
+takeToken();
+startTheme();
+startSummary();
+startTimeline((key) => { location.hash = `#/query/${encodeURIComponent(key)}`; });
+startCharts();
+startTable();
+subscribe(() => { if (!document.hidden) show(); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) show(); });
+addEventListener("hashchange", () => { takeToken(); route(); });
+route();
+connect();
+alarms();
+setInterval(alarms, ALARMS_MS);
