@@ -80,7 +80,14 @@ class Log(Generic[T]):
 
     def since(self, number: int) -> list[T]:
         """Those added after the first `number` of them, as far as they are kept. Then ask since `added`."""
-        return [entry for at, entry in tuple(self._entries) if at > number]
+        return [entry for _, entry in self.after(number)]
+
+    def after(self, number: int) -> list[tuple[int, T]]:
+        """The same with their numbers: the last is what to ask after next, a gap before the first is what was missed.
+
+        For those who must count each entry once, while others are being added.
+        """
+        return [(at, entry) for at, entry in tuple(self._entries) if at > number]
 
 
 class Records:
@@ -91,6 +98,7 @@ class Records:
         self.left: Log[Left] = Log()
         self.ended: Log[Ended] = Log(500)
         self.ruled: deque[Ruled] = deque(maxlen=200)
+        self.ruled_in_all = 0
 
     def memory_rules(self, now_wall_ts: float, *, rules: bool) -> None:
         """Call it once a step."""
@@ -98,5 +106,6 @@ class Records:
         lasts = last is not None and last.ended_wall_ts is None
         if rules and not lasts:
             self.ruled.append(Ruled(now_wall_ts))
+            self.ruled_in_all += 1
         elif lasts and not rules and last is not None:
             self.ruled[-1] = Ruled(last.began_wall_ts, now_wall_ts)
