@@ -9,6 +9,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from slackwater.drivers.spark.sessions import tell
 from slackwater.errors import ConfigurationError
 from slackwater.late.aggregates import decompose
 from slackwater.late.arrow import pa
@@ -21,6 +22,7 @@ from slackwater.late.parts import WINDOW
 from slackwater.late.run import Run
 from slackwater.late.sinks import sink_of, to_arrow
 from slackwater.late.staleness import LEAST_BOUND
+from slackwater.late.stopping import keep_stops_quiet
 from slackwater.late.store import WindowStore
 from slackwater.late.windows import Duration, Windows, duration_ms
 from slackwater.late.writing import travel_along
@@ -159,6 +161,7 @@ class LateQuery:
         trigger: keywords of Spark's `trigger`, such as {"processingTime": "2 seconds"}.
         """
         travel_along()
+        keep_stops_quiet()
         over, spark, windows = self.over, self.over.frame.sparkSession, self.over.windows
         target = sink_of(sink)
         place, kept = str(checkpoint), self._kept()
@@ -219,6 +222,7 @@ class LateQuery:
             for key in [key for key, run_before in _runs.items() if run_before.ended]:
                 del _runs[key]
             _runs[str(stream.runId)] = run
+        tell(spark, "late", _told)
         return stream
 
     def _streaming(self) -> DataFrame:
@@ -242,6 +246,13 @@ def _await_the_end_of(store: str | Path | Files) -> None:
         ending = [run for run in _runs.values() if run.store.files.root == root and not run.alive]
     for run in ending:
         run.await_end()
+
+
+def _told() -> list[dict[str, Any]]:
+    """For the page and the metrics of the application."""
+    with _runs_lock:
+        running = [run for run in _runs.values() if not run.ended]
+    return [run.status() for run in running]
 
 
 def handle(query: StreamingQuery) -> Run:
