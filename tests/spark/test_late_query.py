@@ -437,6 +437,6 @@ def test_an_error_in_a_batch_is_still_the_query_s(spark: Any, feed: Feed, tmp_pa
     trial = Trial(spark, feed, tmp_path, by_aggregates)
     trial.start(broken)
     feed.put(ROUNDS[0])
-    eventually(lambda: trial.query.exception())
+    eventually(trial.query.exception)
     assert "the sink is full" in str(trial.query.exception())
     assert late.handle(trial.query).await_end()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from itertools import combinations
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from slackwater.cli import main
 from slackwater.telemetry.catalogue import METRICS
 from slackwater.telemetry.commands import dashboard_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # In the order of reading: what a name may not be found in comes first.
 TOKENS = re.compile(

@@ -81,10 +81,7 @@ def test_py4j_is_quiet_about_stops_and_about_nothing_else(caplog: pytest.LogCapt
     for name in ("py4j.clientserver", "py4j.java_gateway"):
         logger = logging.getLogger(name)
         for error in (BatchStoppedError("stopped"), ValueError("wrong")):
-            try:
-                raise error
-            except Exception:
-                logger.exception("There was an exception while executing the Python Proxy on the Python Side.")
+            logger.error("There was an exception while executing the Python Proxy.", exc_info=error)
         logger.error("without an exception")
         assert len(logger.filters) == 1
     assert len(caplog.records) == 4

@@ -35,9 +35,7 @@ class Told:
 
     def ran(self, stage: Stage, began: float, ended: float, waited_s: float = 0.0, batch_id: int = 1) -> None:
         lane = 1 if stage in (Stage.DATA, Stage.SWEEP) else None
-        self.records.ran.add(
-            Ran("run-1", "alerts", stage, lane, "least slack", batch_id, began, ended, 10, waited_s)
-        )
+        self.records.ran.add(Ran("run-1", "alerts", stage, lane, "least slack", batch_id, began, ended, 10, waited_s))
 
     def taken(self) -> dict[str, ReadableSpan]:
         self.spans.take()

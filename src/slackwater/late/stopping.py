@@ -84,7 +84,7 @@ class Batches:
         )
 
     def _interrupt(self) -> BaseException | None:
-        """An interrupt of the stream's thread as Spark knows it: a job that it has cancelled would not be taken for one."""
+        """An interrupt of the stream's thread, as Spark knows it; it would not take a cancelled job for one."""
         try:
             thread = self._spark._jvm.java.lang.Thread  # noqa: SLF001 - PySpark has no public door to the JVM
             thread.currentThread().interrupt()

@@ -34,8 +34,8 @@ class Spans:
             from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise ConfigurationError(
-                "otel=True needs OpenTelemetry, which is not installed: pip install 'slackwater[otel]', and the exporter "
-                "of your choice."
+                "otel=True needs OpenTelemetry, which is not installed: pip install 'slackwater[otel]', and the "
+                "exporter of your choice."
             ) from error
         self._trace = trace
         self._tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider)
