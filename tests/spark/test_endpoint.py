@@ -80,7 +80,7 @@ def test_a_served_application_gives_metrics_and_spans_of_what_ran(
     handle.detach()
     batches = [span for span in exporter.get_finished_spans() if span.name in ("data batch", "batch")]
     assert {(span.attributes or {})["slackwater.query"] for span in batches} == {"measured"}
-    assert sum((span.attributes or {})["slackwater.rows"] for span in batches) > 0  # type: ignore[misc]
+    assert any((span.attributes or {})["slackwater.rows"] for span in batches)
 
 
 def test_an_address_that_is_none_is_refused_before_anything_is_attached(spark: Any) -> None:

@@ -393,6 +393,10 @@ def held(run: Any, step: str) -> tuple[threading.Event, threading.Event]:
     return reached, go
 
 
+def stopped(run: Any) -> bool:
+    return not run.alive
+
+
 def test_a_query_that_is_stopped_in_mid_batch_ends_quietly_and_goes_on_exactly(
     spark: Any, feed: Feed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -410,7 +414,7 @@ def test_a_query_that_is_stopped_in_mid_batch_ends_quietly_and_goes_on_exactly(
                 assert reached.wait(200)
                 stop = threading.Thread(target=query.stop)
                 stop.start()
-                eventually(lambda run=run: not run.alive)
+                eventually(partial(stopped, run))
                 assert not run.await_end(0.3), "its store is open while the batch runs"
                 assert run.store.about
                 go.set()

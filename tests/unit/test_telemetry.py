@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 KINDS = {metric.name: metric.kind for metric in METRICS}
-LATE = {
+LATE: dict[str, str | float | int | bool | None] = {
     "name": "corrected",
     "open_windows": 2,
     "past_windows": 3,
@@ -230,10 +230,11 @@ EVENTS = st.lists(
         st.tuples(st.just("scrape"), st.sampled_from("xyz"), st.none()),
         st.tuples(st.just("take"), st.just(""), st.none()),
     ),
-    max_size=60,
+    max_size=40,
 )
 
 
+@settings(deadline=None, max_examples=40)
 @given(EVENTS)
 def test_totals_equal_the_records_however_scrapes_come_between(events: list[tuple[str, str, float | None]]) -> None:
     scraped = Scraped()
@@ -279,12 +280,12 @@ def test_collectors_in_many_threads_count_nothing_twice(scraped: Scraped) -> Non
     readers = [threading.Thread(target=collect) for _ in range(4)]
     for reader in readers:
         reader.start()
-    for _ in range(3000):
+    for _ in range(1000):
         scraped.records.left.add(left(1.0))
     over.set()
     for reader in readers:
         reader.join()
-    assert scraped.scrape().value("slackwater_query_latency_seconds_count", query="alerts") == 3000
+    assert scraped.scrape().value("slackwater_query_latency_seconds_count", query="alerts") == 1000
     assert scraped.totals.missed == 0
 
 
@@ -338,16 +339,16 @@ def test_two_runs_of_one_name_are_told_apart(scraped: Scraped) -> None:
 
 
 def test_a_thousand_restarts_leave_nothing_behind() -> None:
-    scraped = Scraped(most=50)
+    scraped = Scraped(most=50, most_past_runs=10)
     scraped.now = overview()
-    for number in range(3000):
+    for number in range(1200):
         name = "same" if number % 2 else f"other-{number}"
         scraped.records.ran.add(ran(f"run-{number}", name))
         scraped.records.ended.add(Ended(f"run-{number}", name, "id", scraped.clock.now(), None))
         scraped.clock.advance(1)
         scraped.totals.take()
     assert len(scraped.totals.queries()) <= 50
-    assert len(scraped.totals._labels) <= 50 + 1000
+    assert len(scraped.totals._labels) <= 50 + 10
     assert len(scraped.totals._holders) == len(scraped.totals._queries)
 
 
@@ -374,7 +375,7 @@ def test_many_readers_cost_no_more_than_one() -> None:
     exposition = Exposition(told, scraped.totals, clock=clock.now)
     assert {exposition.render()[0] for _ in range(100)} == {exposition.render()[0]}
     assert asked == 1
-    clock.advance(1.1)
+    clock.advance(600)
     exposition.render()
     assert asked == 2
 

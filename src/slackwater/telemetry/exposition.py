@@ -13,16 +13,16 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from slackwater.telemetry.catalogue import METRICS
-from slackwater.telemetry.readings import Alarms, readings
+from slackwater.telemetry.readings import Alarms, readings, scene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from slackwater.endpoint.overview import Overview
-    from slackwater.telemetry.catalogue import Metric
     from slackwater.telemetry.totals import Distribution, Totals
 
 _FRESH_S: Final = 1.0
+_SHARE_OF_A_CORE: Final = 0.02
 _LONGEST_ACCEPT: Final = 1000
 
 
@@ -35,26 +35,16 @@ class Figures(Collector):
         self._alarms = alarms
 
     def collect(self) -> Iterable[Family]:
-        seen = self._overview()
-        self._totals.take()
+        now = scene(self._overview, self._totals)
         families = {metric.name: Family(metric.family, metric.about, metric.kind, metric.unit) for metric in METRICS}
         labels = {metric.name: metric.labels for metric in METRICS}
-        for name, values, value in readings(seen, self._totals, self._alarms):
+        for name, values, value in readings(now, self._alarms):
             families[name].add_sample(name, dict(zip(labels[name], values, strict=True)), float(value))
-        for metric in METRICS:
-            if metric.kind == "histogram":
-                for label, found in self._distributions(metric):
-                    _add(families[metric.name], label, found)
+        for query in now.queries:
+            _add(families["slackwater_query_latency_seconds"], query.label, query.latency_s)
+            _add(families["slackwater_query_batch_seconds"], query.label, query.batch_s)
+            _add(families["slackwater_query_wait_seconds"], query.label, query.wait_s)
         return families.values()
-
-    def _distributions(self, metric: Metric) -> Iterator[tuple[str, Distribution]]:
-        which = {
-            "slackwater_query_latency_seconds": "latency_s",
-            "slackwater_query_batch_seconds": "batch_s",
-            "slackwater_query_wait_seconds": "wait_s",
-        }[metric.name]
-        for query in self._totals.queries():
-            yield query.label, getattr(query, which)
 
 
 def _add(family: Family, label: str, found: Distribution) -> None:
@@ -66,7 +56,10 @@ def _add(family: Family, label: str, found: Distribution) -> None:
 
 
 class Exposition:
-    """The text, made anew at most once a second: many readers cost no more than one."""
+    """The text, made anew at most once a second, and so seldom that it takes no more than a fiftieth of a core.
+
+    Many readers cost no more than one.
+    """
 
     def __init__(
         self,
@@ -78,23 +71,25 @@ class Exposition:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(Figures(overview, totals, alarms))
         self._clock = clock
-        self._made: dict[str, tuple[float, bytes]] = {}  # by content type
+        self._made: dict[str, tuple[float, bytes]] = {}  # by content type: until when it serves, and the text
         self._lock = threading.Lock()
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """The text and its content type, for what a reader says that it accepts."""
         encode, kind = _encoder(accept)
         with self._lock:
-            made_s, text = self._made.get(kind, (float("-inf"), b""))
-            if self._clock() - made_s > _FRESH_S:
-                self._made = {known: made for known, made in self._made.items() if self._clock() - made[0] <= _FRESH_S}
+            until_s, text = self._made.get(kind, (0.0, b""))
+            if self._clock() >= until_s:
+                self._made = {known: made for known, made in self._made.items() if made[0] > self._clock()}
+                began_s = time.thread_time()
                 text = encode(self._registry)
-                self._made[kind] = (self._clock(), text)
+                fresh_s = max(_FRESH_S, (time.thread_time() - began_s) / _SHARE_OF_A_CORE)
+                self._made[kind] = (self._clock() + fresh_s, text)
             return text, kind
 
 
 def _encoder(accept: str) -> tuple[Any, str]:
     try:
         return choose_encoder(accept[:_LONGEST_ACCEPT])
-    except ValueError:  # a version that is no number
+    except (ValueError, TypeError):  # a version that is no number
         return choose_encoder("")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from slackwater.telemetry.totals import LONGEST_LABEL
 
 if TYPE_CHECKING:
     from slackwater.endpoint.overview import Overview, QueryOverview
@@ -44,14 +47,30 @@ class Reading(NamedTuple):
     value: float
 
 
-def readings(seen: Overview, totals: Totals, alarms: Alarms | None = None) -> Iterator[Reading]:
-    """`totals` should have been taken after `seen` was made."""
-    yield from _application(seen)
-    yield Reading("slackwater_telemetry_missed_records_total", (), totals.missed)
-    live = {totals.label(query.key, query.name): query for query in seen.queries}
-    for query in totals.queries():
-        yield from _query(query, live.get(query.label))
-    yield from _late(seen.told.get("late", ()))
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """An application and the totals of its queries at one time. `running` has what the overview says, by label."""
+
+    seen: Overview
+    queries: list[QueryTotals]
+    running: dict[str, QueryOverview]
+    missed: int
+
+
+def scene(overview: Callable[[], Overview], totals: Totals) -> Scene:
+    """What has ended by the time that the overview is made must be known before its queries are named."""
+    seen = overview()
+    totals.take()
+    running = {totals.label(query.key, query.name): query for query in seen.queries}
+    return Scene(seen, totals.queries(), running, totals.missed)
+
+
+def readings(now: Scene, alarms: Alarms | None = None) -> Iterator[Reading]:
+    yield from _application(now.seen)
+    yield Reading("slackwater_telemetry_missed_records_total", (), now.missed)
+    for query in now.queries:
+        yield from _query(query, now.running.get(query.label))
+    yield from _late(now.seen.told.get("late", ()))
     for (kind, name), count in sorted(_alarms(alarms).items()):
         yield Reading("slackwater_alarms_active", (kind, name), count)
 
@@ -109,7 +128,7 @@ def _query(totals: QueryTotals, now: QueryOverview | None) -> Iterator[Reading]:
 
 def _late(rows: Iterable[Told]) -> Iterator[Reading]:
     """Of two runs with one name the last is told of: the other has ended, or nobody could tell them apart."""
-    for name, row in {str(row.get("name", "")): row for row in rows}.items():
+    for name, row in {str(row.get("name", ""))[:LONGEST_LABEL]: row for row in rows}.items():
         for metric, key in _LATE.items():
             if (value := _number(row.get(key))) is not None:
                 yield Reading(metric, (name,), value)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from slackwater.core.records import Ended, Left, Ran, Records
 
+LONGEST_LABEL: Final = 200
 _KEPT_S: Final = 600.0
 _MOST_QUERIES: Final = 2000
 _MOST_PAST_RUNS: Final = 1000
-_LONGEST_LABEL: Final = 200
 _STAGES: Final = {Stage.DATA: "data", Stage.SWEEP: "sweep"}
 
 
@@ -105,11 +105,13 @@ class Totals:
         clock: Callable[[], float] = time.time,
         kept_s: float = _KEPT_S,
         most: int = _MOST_QUERIES,
+        most_past_runs: int = _MOST_PAST_RUNS,
     ) -> None:
         self._ran, self._left, self._ended = Cursor(records.ran), Cursor(records.left), Cursor(records.ended)
         self._clock = clock
         self._kept_s = kept_s
         self._most = most
+        self._most_past_runs = most_past_runs
         self._queries: dict[str, QueryTotals] = {}  # by label
         self._labels: dict[str, str] = {}  # by key of the run, past ones included: an overview may be a moment old
         self._holders: dict[str, str] = {}  # by label: the run that has it, or had it last
@@ -147,7 +149,7 @@ class Totals:
     def _of(self, key: str, name: str) -> QueryTotals:
         label = self._labels.get(key)
         if label is None:
-            label = name[:_LONGEST_LABEL] or key
+            label = name[:LONGEST_LABEL] or key
             before = self._queries.get(label)
             if before is not None and before.ended_wall_ts is None:
                 label = f"{label} [{key[:8]}]"
@@ -173,7 +175,7 @@ class Totals:
             for label in dropped:
                 del self._queries[label], self._holders[label]
             self._labels = {key: label for key, label in self._labels.items() if label not in dropped}
-        if len(self._labels) - len(self._holders) > _MOST_PAST_RUNS:
+        if len(self._labels) - len(self._holders) > self._most_past_runs:
             past = [key for key, label in self._labels.items() if self._holders[label] != key]
-            for key in past[:-_MOST_PAST_RUNS]:
+            for key in past[: -self._most_past_runs]:
                 del self._labels[key]
