@@ -24,7 +24,7 @@ TOKENS = re.compile(
       | (?P<labels>\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\))
       | (?P<number>\b\d[\w.]*)
       | (?P<variable>\$\w+|\$\{\w+\})
-      | (?P<call>[A-Za-z_]\w*(?=\s*\())
+      | (?P<call>[A-Za-z_]\w*(?=\s*(?:(?:by|without)\s*)?\())
       | (?P<name>[A-Za-z_:][\w:]*)""",
     re.VERBOSE,
 )
