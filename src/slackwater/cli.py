@@ -36,6 +36,7 @@ from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
 from slackwater.sim.commands import sim
+from slackwater.telemetry.commands import grafana
 from slackwater.verify.commands import verify
 from slackwater.workloads.registry import WORKLOADS
 
@@ -69,6 +70,7 @@ app.command(kafka)
 for steering in CONTROL:
     app.command(steering)
 app.command(run)
+app.command(grafana)
 
 
 @app.command

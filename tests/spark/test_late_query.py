@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from functools import partial
@@ -20,7 +21,7 @@ from slackwater.late.errors import StoreError
 from slackwater.late.inout import Priority
 from slackwater.late.parts import NO_WINDOW
 from slackwater.late.store import Emitted
-from tests.spark.support import eventually
+from tests.spark.support import eventually, jvm_errors
 from tests.spark.test_facts import facts_of
 
 if TYPE_CHECKING:
@@ -383,3 +384,69 @@ def test_a_result_that_is_repeated_after_a_restart_has_the_rows_that_it_had(
     assert late.handle(trial.query).settle()
     assert trial.latest() == expected(ROUNDS[:3], without=[(21.5, "a", 5), (25, "b", 8)])
     trial.stop()
+
+
+def held(run: Any, step: str) -> tuple[threading.Event, threading.Event]:
+    """Let the next batch wait at a step of its store: an event when it is there, one to let it go on."""
+    real, reached, go = getattr(run.store, step), threading.Event(), threading.Event()
+
+    def hold(*arguments: Any, **more: Any) -> Any:
+        reached.set()
+        assert go.wait(200)
+        return real(*arguments, **more)
+
+    setattr(run.store, step, hold)
+    return reached, go
+
+
+def stopped(run: Any) -> bool:
+    return not run.alive
+
+
+def test_a_query_that_is_stopped_in_mid_batch_ends_quietly_and_goes_on_exactly(
+    spark: Any, feed: Feed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = Trial(spark, feed, tmp_path, by_aggregates)
+    with jvm_errors(spark) as logged:
+        for rows, steps in ((ROUNDS[0], ("begin", "adopt")), (ROUNDS[1], ("emit",)), (ROUNDS[2], ())):
+            put = False
+            for step in steps:
+                query = trial.start()
+                run = late.handle(query)
+                reached, go = held(run, step)
+                if not put:
+                    feed.put(rows)
+                    put = True
+                assert reached.wait(200)
+                stop = threading.Thread(target=query.stop)
+                stop.start()
+                eventually(partial(stopped, run))
+                assert not run.await_end(0.3), "its store is open while the batch runs"
+                assert run.store.about
+                go.set()
+                stop.join(200)
+                assert run.await_end()
+                assert query.exception() is None, "Spark takes it for the stop that it was"
+            trial.start()
+            trial.feed_all([] if put else [rows])
+            trial.query.processAllAvailable()
+            trial.stop()
+    trial.start()
+    trial.feed_all(ROUNDS[3:4])
+    assert late.handle(trial.query).settle()
+    assert trial.latest() == expected(ROUNDS[:4], without=[row for row in ROUNDS[3] if row[0] > 40])
+    trial.stop()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert "terminated with error" not in logged.toString()
+
+
+def test_an_error_in_a_batch_is_still_the_query_s(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    def broken(_: Any, __: Any) -> None:
+        raise RuntimeError("the sink is full")
+
+    trial = Trial(spark, feed, tmp_path, by_aggregates)
+    trial.start(broken)
+    feed.put(ROUNDS[0])
+    eventually(trial.query.exception)
+    assert "the sink is full" in str(trial.query.exception())
+    assert late.handle(trial.query).await_end()

@@ -92,8 +92,8 @@ def repeat(root: Path, action: Action, model: Model, spark: Spark, committed: in
     with opened(root, spark.committed, rename=rename) as store:
         check(store, done)
         assert not list((root / "tmp").iterdir())
-        assert {f"data/{path.name}" for path in (root / "data").iterdir()} == store._index.files.keys()
-        assert not list(store._index.garbage(spark.committed, store.is_purged))
+        assert {f"data/{path.name}" for path in (root / "data").iterdir()} == store._held.index.files.keys()
+        assert not list(store._held.index.garbage(spark.committed, store.is_purged))
 
 
 @pytest.mark.parametrize("power", [None, True])

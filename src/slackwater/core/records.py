@@ -98,6 +98,7 @@ class Records:
         self.left: Log[Left] = Log()
         self.ended: Log[Ended] = Log(500)
         self.ruled: deque[Ruled] = deque(maxlen=200)
+        self.ruled_in_all = 0
 
     def memory_rules(self, now_wall_ts: float, *, rules: bool) -> None:
         """Call it once a step."""
@@ -105,5 +106,6 @@ class Records:
         lasts = last is not None and last.ended_wall_ts is None
         if rules and not lasts:
             self.ruled.append(Ruled(now_wall_ts))
+            self.ruled_in_all += 1
         elif lasts and not rules and last is not None:
             self.ruled[-1] = Ruled(last.began_wall_ts, now_wall_ts)

@@ -22,6 +22,7 @@ from slackwater.late.parts import WINDOW
 from slackwater.late.run import Run
 from slackwater.late.sinks import sink_of, to_arrow
 from slackwater.late.staleness import LEAST_BOUND
+from slackwater.late.stopping import keep_stops_quiet
 from slackwater.late.store import WindowStore
 from slackwater.late.windows import Duration, Windows, duration_ms
 from slackwater.late.writing import travel_along
@@ -160,6 +161,7 @@ class LateQuery:
         trigger: keywords of Spark's `trigger`, such as {"processingTime": "2 seconds"}.
         """
         travel_along()
+        keep_stops_quiet()
         over, spark, windows = self.over, self.over.frame.sparkSession, self.over.windows
         target = sink_of(sink)
         place, kept = str(checkpoint), self._kept()

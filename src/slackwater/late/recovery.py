@@ -38,11 +38,21 @@ class Found:
     problems: list[Problem] = field(default_factory=list)
 
 
-def scan(files: Files, store: str, committed: int | None) -> Found:
+def scan(files: Files, store: str, committed: int | None, *, attempts: int = 1) -> Found:
     """Read the footers of all that counts. committed None: as far as the files themselves tell.
 
+    attempts: a reader beside a writer may see a file in the list that is deleted a moment later; then it looks again.
     Raises NewerFormatError before anything is changed.
     """
+    for _ in range(attempts - 1):
+        try:
+            return _scan(files, store, committed)
+        except FileNotFoundError:
+            continue
+    return _scan(files, store, committed)
+
+
+def _scan(files: Files, store: str, committed: int | None) -> Found:
     found = Found(temporary=[entry.name for entry in files.listed(TEMPORARY)])
     through = newest_surely_committed(files) if committed is None else committed
     wanted: list[str] = []

@@ -25,6 +25,7 @@ from slackwater.late.naming import LATENESS
 from slackwater.late.parts import NO_WINDOW, write_parts
 from slackwater.late.past import PastWindows
 from slackwater.late.staleness import fewest
+from slackwater.late.stopping import Batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +52,7 @@ _COMMIT_LOOK_S: Final = 0.1
 _INTERVAL_MOST_S: Final = 30.0
 _GIVES_WAY_MOST_S: Final = 10.0
 _ONE_PART_BYTES: Final = 4 << 20
+_BATCH_ENDS_S: Final = 30.0
 
 
 class Run:
@@ -100,6 +102,7 @@ class Run:
         self._lock = threading.RLock()  # guards the fields above
         self._routing = threading.Lock()  # a batch is being written, or windows are being purged
         self._changed = threading.Condition(self._lock)
+        self._batches = Batches(name, spark, lambda: self.stream is not None and not self.alive)
         self._inout = InOut(f"late-io {name}", self._prepare_thread, ordered=options.ordered_io)
         self._memory = Memory(spark, store, self._inout, options, blocking=function.blocking)
         self._executor = Executor(store, function, kept_schema, windows.size_ms, sink, self._memory.held)
@@ -117,6 +120,10 @@ class Run:
     # In a batch
 
     def on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        with self._batches.running(batch_id):
+            self._batch(frame, batch_id)
+
+    def _batch(self, frame: DataFrame, batch_id: int) -> None:
         if self._failure is not None:
             raise LateExecutionError(self.name, self._failure)
         began_ms = self._watermark_ms
@@ -220,6 +227,9 @@ class Run:
                 if ending:
                     log.warning("late windows of %s wait for its next start: %s", self.name, error)
                     break
+                if not self.alive:
+                    log.info("late windows of %s were cut short when the query was stopped: %s", self.name, error)
+                    continue
                 self._failures += 1
                 log.warning("late windows of %s: attempt %d failed: %s", self.name, self._failures, error)
                 if self._failures >= _PATIENCE:
@@ -446,6 +456,13 @@ class Run:
         return self.ended
 
     def _end(self) -> None:
+        if not self._batches.end(_BATCH_ENDS_S):
+            log.warning(
+                "a batch of %s still runs %.0f s after the query was stopped; it fails when it next needs its windows, "
+                "and runs again at the next start.",
+                self.name,
+                _BATCH_ENDS_S,
+            )
         self._inout.close()
         with self._lock:
             self.ended = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -19,14 +19,14 @@ from slackwater.errors import ConfigurationError
 from slackwater.late import compaction, manifest
 from slackwater.late.arrow import pa
 from slackwater.late.compaction import CompactionRule
+from slackwater.late.contents import Contents
 from slackwater.late.errors import PurgedWindowError, StoreError
 from slackwater.late.files import Files, files_at
 from slackwater.late.footer import Settings, read_groups, write_batch, write_compacted
-from slackwater.late.index import DataFile, Index, Source, WindowInfo
 from slackwater.late.journal import Journal
 from slackwater.late.ledger import Emission, Purge
 from slackwater.late.naming import DATA, DEAD, JOURNAL, LOCK, MANIFEST, QUARANTINE, TEMPORARY
-from slackwater.late.recovery import Found, Problem, newest_surely_committed, quarantine, scan
+from slackwater.late.recovery import Problem, newest_surely_committed, quarantine, scan
 from slackwater.late.verify import Verified, doubles, read_all
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from slackwater.late.index import DataFile, Source, WindowInfo
     from slackwater.late.manifest import Kind, Manifest
 
 log = logging.getLogger(__name__)
@@ -94,12 +95,7 @@ class WindowStore:
         self._purpose = purpose
         self._compression = compression
         self._journal = Journal(self.files, fold_after)
-        self._index = Index()
-        self._dead: dict[str, DataFile] = {}
-        self._uncommitted: dict[int, set[str]] = {}
-        self._reserved: dict[int, set[int]] = defaultdict(set)
-        self._pinned: Counter[str] = Counter()
-        self._committed = -1
+        self._held = Contents()
         self._manifest: Manifest | None = None
         self._schema: Any = None
         self._writable = False
@@ -169,7 +165,7 @@ class WindowStore:
 
     @property
     def committed(self) -> int:
-        return self._committed
+        return self._held.committed
 
     @property
     def horizon_ms(self) -> int | None:
@@ -189,8 +185,7 @@ class WindowStore:
         """Forget what an attempt at this batch left, parts and dead letters included: it may have routed otherwise."""
         with self._lock:
             self._check_writing(batch_id)
-            self._reserved.pop(batch_id, None)
-            names = self._of_batch(batch_id, DATA) + self._of_batch(batch_id, DEAD)
+            names = self._held.begin(batch_id)
         self._remove(names)
 
     def write(self, batch_id: int, tables: Mapping[int, Any], *, part: int | None = None) -> DataFile | None:
@@ -203,7 +198,7 @@ class WindowStore:
         with self._lock:
             self._check_writing(batch_id)
             self._check_alive(rows)
-            self._reserved[batch_id] |= rows.keys()
+            self._held.reserve(batch_id, rows)
         file = None
         if rows:
             ordered = sorted(rows.items())
@@ -221,7 +216,7 @@ class WindowStore:
                 self._check_writing(file.batch)
                 if not file.name.startswith(f"{DEAD}/"):
                     self._check_alive(windows)
-                    self._reserved[file.batch] |= windows.keys()
+                    self._held.reserve(file.batch, windows)
             self._enlist(file)
 
     def dead(self, batch_id: int, tables: Mapping[int, Any], *, part: int | None = None) -> int:
@@ -242,30 +237,22 @@ class WindowStore:
         """Spark has committed this batch: its rows count from now on. Earlier ones are no matter."""
         with self._lock:
             self._opened()
-            left = sorted(batch for batch in self._uncommitted if batch <= batch_id)
-            if left:
-                raise StoreError(
-                    f"batch {left[0]} has files from before this run and was not begun again, so their rows would "
-                    "count wrongly. Call begin() and write() in every batch, with no rows too."
-                )
-            self._committed = max(self._committed, batch_id)
-            for batch in [batch for batch in self._reserved if batch <= batch_id]:
-                del self._reserved[batch]
+            self._held.commit(batch_id)
 
     # Windows
 
     def windows(self) -> list[WindowInfo]:
         with self._lock:
             self._opened()
-            alive = [window for window in self._index.windows() if not self._journal.ledger.purged(window)]
-            found = [self._index.info(window, self._committed) for window in alive]
+            alive = [window for window in self._held.index.windows() if not self._journal.ledger.purged(window)]
+            found = [self._held.index.info(window, self._held.committed) for window in alive]
         return [info for info in found if info is not None]
 
     def window(self, window: int) -> WindowInfo | None:
         with self._lock:
             self._opened()
             purged = self._journal.ledger.purged(window)
-            return None if purged else self._index.info(window, self._committed)
+            return None if purged else self._held.index.info(window, self._held.committed)
 
     def sources(self, window: int, *, through: int | None = None) -> list[Source]:
         """The row groups of a window in order of batch id; `path` gives what Spark can read."""
@@ -273,7 +260,7 @@ class WindowStore:
             self._opened()
             if self._journal.ledger.purged(window):
                 return []
-            return self._index.sources(window, self._committed if through is None else through)
+            return self._held.index.sources(window, self._held.committed if through is None else through)
 
     def path(self, source: Source) -> str:
         return self.files.uri(source.file.name)
@@ -284,13 +271,12 @@ class WindowStore:
         with self._lock:
             sources = {window: self.sources(window, through=through) for window in windows}
             names = {source.file.name for found in sources.values() for source in found}
-            self._pinned.update(names)
+            self._held.pin(names)
         try:
             yield sources
         finally:
             with self._lock:
-                self._pinned.subtract(names)
-                self._pinned += Counter()
+                self._held.unpin(names)
 
     def rows(self, window: int, *, through: int | None = None) -> Iterator[Any]:
         """The record batches of a window, lazily, in order of batch id. Files that it reads wait with their deletion.
@@ -333,7 +319,8 @@ class WindowStore:
         """
         with self._maintenance:
             self._check_writable()
-            with self.reading([window], through=None if through is None else min(through, self._committed)) as found:
+            last = None if through is None else min(through, self._held.committed)
+            with self.reading([window], through=last) as found:
                 sources = found[window]
                 if len({source.file.name for source in sources}) < 2:
                     return None
@@ -346,7 +333,7 @@ class WindowStore:
                 replaces = compaction.replaced(sources)
                 file = write_compacted(self.files, self.settings, self._schema, window, merged, replaces)
                 with self._lock:
-                    self._index.add(file)
+                    self._held.index.add(file)
             self.collect()
             return self.window(window)
 
@@ -361,9 +348,9 @@ class WindowStore:
             with self._lock:
                 if self._journal.ledger.purged(window):
                     return True
-                if any(window in windows for windows in self._reserved.values()):
+                if self._held.is_reserved(lambda brought: brought == window):
                     return False
-                info = self._index.info(window, self._committed)
+                info = self._held.index.info(window, self._held.committed)
                 self._journal.append([Purge(window, info.rows if info else 0)])
             self.collect()
             return True
@@ -379,9 +366,10 @@ class WindowStore:
                 ledger = self._journal.ledger
                 if ledger.horizon is not None and start_ms <= ledger.horizon.before:
                     return True
-                if any(window < start_ms for windows in self._reserved.values() for window in windows):
+                if self._held.is_reserved(lambda brought: brought < start_ms):
                     return False
-                infos = [self._index.info(w, self._committed) for w in self._index.windows() if w < start_ms]
+                index, committed = self._held.index, self._held.committed
+                infos = [index.info(window, committed) for window in index.windows() if window < start_ms]
                 dropped = {info.start_ms: info.rows for info in infos if info is not None}
                 self._journal.append([ledger.horizon_at(start_ms, dropped)])
             self.collect()
@@ -392,10 +380,7 @@ class WindowStore:
         with self._maintenance:
             self._check_writable()
             with self._lock:
-                garbage = self._index.garbage(self._committed, self._journal.ledger.purged)
-                names = [file.name for file in garbage if not self._pinned[file.name]]
-                for name in names:
-                    self._index.drop(name)
+                names = self._held.collect(self._journal.ledger.purged)
             self.files.remove_all(names)
             return len(names)
 
@@ -403,11 +388,10 @@ class WindowStore:
         """Read every file of committed batches, and compare it with the footers."""
         with self._maintenance:  # nothing is deleted meanwhile
             with self._lock:
-                counted = [file for file in self._index.files.values() if file.batch <= self._committed]
-                listed = [*counted, *self._dead_files()]
+                listed = [*self._held.counted(), *self._dead_files()]
             found = read_all(self.files, sorted(listed, key=lambda file: file.name))
             with self._lock:
-                doubles(self._index, found)
+                doubles(self._held.index, found)
         return found
 
     # Emissions
@@ -451,31 +435,31 @@ class WindowStore:
     def disk_bytes(self) -> int:
         """Of the files that hold windows."""
         with self._lock:
-            return sum(file.size for file in self._index.files.values())
+            return sum(file.size for file in self._held.index.files.values())
 
     def facts(self) -> dict[str, Any]:
         """The store in figures."""
         with self._lock:
             known, ledger = self._opened(), self._journal.ledger
             windows = self.windows()
-            data = list(self._index.files.values())
+            data = list(self._held.index.files.values())
             return {
                 "kind": known.kind,
                 "owner": known.owner,
                 "format": known.format,
-                "committed_batch": self._committed,
+                "committed_batch": self._held.committed,
                 "windows": len(windows),
                 "rows": sum(info.rows for info in windows),
                 "bytes": sum(info.bytes for info in windows),
                 "files": len(data),
                 "compacted_files": sum(file.replaces is not None for file in data),
                 "disk_bytes": self.disk_bytes,
-                "uncommitted_batches": sorted(self._uncommitted),
+                "uncommitted_batches": sorted(self._held.uncommitted),
                 "purged_windows": ledger.purged_windows,
                 "purged_rows": ledger.purged_rows,
                 "purged_before_ms": ledger.horizon.before if ledger.horizon else None,
                 "dead_rows": sum(self.dead_counts().values()),
-                "dead_files": len(self._dead),
+                "dead_files": len(self._held.dead),
                 "emissions": sum(len(found) for found in ledger.emissions.values()),
                 "quarantined_files": len(self.files.listed(QUARANTINE)),
             }
@@ -498,17 +482,12 @@ class WindowStore:
     def _load(self, known: Manifest, committed: int | None, *, read_only: bool) -> Opened:
         if committed is None:
             committed = newest_surely_committed(self.files)
-        found = self._scan(known.store, committed, read_only=read_only)
-        index = Index()
-        for file in found.data:
-            index.add(file)
+        found = scan(self.files, known.store, committed, attempts=5 if read_only else 1)
         lost: list[Problem] = []
         self._journal.load(lambda name, reason: lost.append(Problem(name, reason)))
         with self._lock:
-            self._index, self._dead = index, {file.name: file for file in found.dead}
-            self._uncommitted = dict(found.uncommitted)
-            self._reserved.clear()
-            self._committed, self._writable = committed, not read_only
+            self._held.load(found, committed)
+            self._writable = not read_only
         problems = found.problems + lost
         swept = 0
         if not read_only:
@@ -520,19 +499,10 @@ class WindowStore:
         for problem in () if read_only else problems:
             where = f", moved to {problem.moved_to}" if problem.moved_to else ""
             log.warning("%s: %s%s", self.files, problem.reason, where)
-        waiting = tuple(sorted(self._uncommitted))
+        waiting = tuple(sorted(self._held.uncommitted))
         if len(waiting) > 1 and not read_only:
             log.warning("%s: batches %s are not committed; is this the query's own checkpoint?", self.files, waiting)
-        return Opened(committed, len(index.files), len(self.windows()), waiting, swept, tuple(problems))
-
-    def _scan(self, store: str, committed: int, *, read_only: bool) -> Found:
-        """A reader beside a writer may see a file in the list that is deleted a moment later: then look again."""
-        for _ in range(4 if read_only else 0):
-            try:
-                return scan(self.files, store, committed)
-            except FileNotFoundError:
-                continue
-        return scan(self.files, store, committed)
+        return Opened(committed, len(self._held.index.files), len(self.windows()), waiting, swept, tuple(problems))
 
     def _opened(self) -> Manifest:
         if self._manifest is None:
@@ -546,10 +516,10 @@ class WindowStore:
 
     def _check_writing(self, batch_id: int) -> None:
         self._check_writable()
-        if batch_id <= self._committed:
+        if batch_id <= self._held.committed:
             raise StoreError(
-                f"batch {batch_id} cannot be written: batches up to {self._committed} are committed, and Spark does "
-                "not run them again. Is the query's checkpoint another one than before?"
+                f"batch {batch_id} cannot be written: batches up to {self._held.committed} are committed, and Spark "
+                "does not run them again. Is the query's checkpoint another one than before?"
             )
 
     def _check_alive(self, windows: Mapping[int, object]) -> None:
@@ -578,36 +548,19 @@ class WindowStore:
 
     def _enlist(self, file: DataFile) -> None:
         with self._lock:
-            if file.name.startswith(f"{DEAD}/"):
-                self._dead[file.name] = file
-            else:
-                self._index.add(file)
-            self._leave(file.name)
-
-    def _leave(self, name: str) -> None:
-        """A file from before this run is no longer that: it was replaced or deleted."""
-        for batch, names in list(self._uncommitted.items()):
-            names.discard(name)
-            if not names:
-                del self._uncommitted[batch]
+            self._held.enlist(file)
 
     def _of_batch(self, batch_id: int, folder: str) -> list[str]:
         with self._lock:
-            ours = self._index.batch_files(batch_id) if folder == DATA else []
-            ours += [name for name, file in self._dead.items() if folder == DEAD and file.batch == batch_id]
-            before = self._uncommitted.get(batch_id, ())
-            return sorted({*ours, *(name for name in before if name.startswith(f"{folder}/"))})
+            return self._held.of_batch(batch_id, folder)
 
     def _remove(self, names: Iterable[str]) -> None:
         names = list(names)
         self.files.remove_all(names)
         with self._lock:
-            for name in names:
-                self._index.drop(name)
-                self._dead.pop(name, None)
-                self._leave(name)
+            self._held.drop(names)
 
     def _dead_files(self) -> list[DataFile]:
         with self._lock:
             self._opened()
-            return [file for file in self._dead.values() if file.batch <= self._committed]
+            return self._held.dead_files()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from contextlib import contextmanager
@@ -24,8 +23,6 @@ def small_session(scratch: Path) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession  # noqa: PLC0415  # Spark is loaded on use
 
     ensure_java()
-    # As below: a late query's batch that is stopped half-way ends in an error that py4j logs.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     config = {

@@ -16,6 +16,7 @@ from slackwater.endpoint.server import LOOPBACK
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
 from slackwater.forwarding.settings import Forwarding
 from slackwater.policies.assembly import engine_for
+from slackwater.telemetry.spans import Spans
 
 if TYPE_CHECKING:
     from slackwater.core.model import Knob, Policy
@@ -39,6 +40,7 @@ def attach(
     watchdog_s: float = 3.0,
     serve: bool | int | str = False,
     forward: bool | Forwarding = False,
+    otel: bool = False,
 ) -> Handle:
     """Schedule every streaming query of this session's Spark context, running ones included.
 
@@ -47,6 +49,7 @@ def attach(
     read where every query stands: True for any free port on loopback, a port, or "host:port"; announced for the
     middleware and the command line. `forward` tells schedulers of applications that are chained to this one, by folders
     or tables that one writes and the other reads, what they need to know, and listens to them; it serves as well.
+    `otel` makes each batch a span, through the OpenTelemetry that the application has set up.
     Nothing else changes: start and stop queries as before. `detach()`, or the end of a `with` block, gives plain
     Spark back with the queries still running; so does a scheduler that is not heard from for `watchdog_s`.
     """
@@ -84,12 +87,14 @@ def attach(
         restore(spark, tuned)
 
     handle = Handle(bridge, engine, released)
-    if address is not None:
-        try:
+    try:
+        if otel:
+            handle.follow("opentelemetry", Spans(engine.records))
+        if address is not None:
             handle.serve(identity_of(spark), *address, forwarding)
-        except SlackwaterError:
-            handle.detach()
-            raise
+    except SlackwaterError:
+        handle.detach()
+        raise
     remember(spark.sparkContext.applicationId, handle)
     return handle
 

@@ -23,6 +23,9 @@ from slackwater.endpoint.server import Endpoint
 from slackwater.errors import AttachError
 from slackwater.forwarding.forwarder import Forwarder
 from slackwater.policies.assembly import policy_for
+from slackwater.telemetry.following import Consumer, Follower
+from slackwater.telemetry.routes import metrics_routes
+from slackwater.telemetry.totals import Totals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +100,7 @@ class Handle:
         self._endpoint: Endpoint | None = None
         self._page: Page | None = None
         self._forwarder: Forwarder | None = None
+        self._followers: list[Follower] = []
         self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
         self._in_charge = threading.Event()
         self._thread.start()
@@ -128,6 +132,8 @@ class Handle:
             self._page.close()
         if self._endpoint is not None:
             self._endpoint.close()
+        for follower in self._followers:
+            follower.close()
         try:
             self._bridge.detach()
             self._released()
@@ -206,16 +212,22 @@ class Handle:
         reads |= reading(self._engine, lambda: self.overview(identity))
         changes |= steering(self, self._engine)
         self._page = Page(lambda: self.overview(identity), self._engine.records)
+        totals = Totals(self._engine.records)
+        self.follow("metrics", totals)
         self._endpoint = Endpoint(
             application_id=identity.application_id,
             name=identity.name,
             reads=reads,
             changes=changes,
-            own=self._page.routes(),
+            own=self._page.routes() | metrics_routes(lambda: self.overview(identity), totals),
             host=host,
             port=port,
         )
         log.info("Slackwater answers at %s", self._endpoint.url)
+
+    def follow(self, name: str, consumer: Consumer) -> None:
+        """Let it take what is new every second, in a thread of its own, until detached."""
+        self._followers.append(Follower(name, consumer))
 
     def overview(self, identity: Identity) -> Overview:
         """What the application tells of itself, as of the last decision."""

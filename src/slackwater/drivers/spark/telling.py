@@ -90,7 +90,7 @@ def _memory(engine: Engine, report: Report | None) -> MemoryOverview | None:
         max_bytes=engine.memory.max_bytes,
         bound_bytes=bound * engine.memory.max_bytes if isinstance(bound, float) else None,
         rules=bool(spans) and spans[-1].ended_wall_ts is None,
-        cycles=len(spans),
+        cycles=engine.records.ruled_in_all,
     )
 
 

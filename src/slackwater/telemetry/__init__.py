@@ -1,0 +1,1 @@
+"""What an attached application tells collectors: metrics for Prometheus and Grafana, spans for OpenTelemetry."""
