@@ -1,4 +1,4 @@
-"""What an engine is spared by nobody: clocks that are set, policies whose lanes and bounds are no numbers, many orders."""
+"""What nobody spares an engine: clocks that are set, lanes and bounds that are no numbers, many orders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def clicks(name: str, **changes: Any) -> SimulatedQuery:
     return replace(query, **changes)
 
 
-def through_a_step(engine: Engine, queries: list[SimulatedQuery], by_s: float, seconds: float = 180) -> Trace:
+def through_a_step(engine: Engine, queries: list[SimulatedQuery], by_s: float, seconds: float = 120) -> Trace:
     """Time passes as ever; only the clock that reports show is set once, and the engine hears of a steady one."""
     driver = ScriptedDriver(queries)
     step = ClockStep(START_WALL_TS + STEP_AT_S, by_s)
@@ -41,15 +41,15 @@ def through_a_step(engine: Engine, queries: list[SimulatedQuery], by_s: float, s
 
 
 @pytest.mark.parametrize("by_s", [-HOUR_S, HOUR_S, -2.0, 2.0])
-@pytest.mark.parametrize("policy", ["klink", "round-robin", "edf", "fcfs", "sbox"])
+@pytest.mark.parametrize("policy", ["klink", "round-robin", "fcfs"])
 def test_nobody_waits_longer_because_the_clock_was_set(policy: str, by_s: float) -> None:
     queries = [clicks("a"), clicks("b"), SimulatedQuery("plain"), clicks("spaced", interval_s=2.0)]
-    engine = engine_for(policy, EngineSettings(lanes=2, max_wait_s=15))
+    engine = engine_for(policy, EngineSettings(lanes=2, max_wait_s=15, history=20_000))
     trace = through_a_step(engine, queries, by_s)
     for name in ("a", "b", "spaced"):
         windows = [emission for emission in trace.emissions if emission.query == name]
-        assert len(windows) >= 15, name
-    assert any("the clock was set" in entry.what for entry in engine.story(limit=10_000)) or policy == "sbox"
+        assert len(windows) >= 9, name
+    assert any("the clock was set" in entry.what for entry in engine.story(limit=20_000))
 
 
 def test_lags_against_the_old_clock_are_forgotten_and_learnt_anew() -> None:
@@ -95,7 +95,9 @@ def odd_run(policy: Odd, **settings: Any) -> Trace:
 
 @pytest.mark.parametrize("lane", [math.nan, 0.5, "first", -1])
 def test_a_lane_that_is_none_starves_nobody(lane: Any) -> None:
-    reference = run(Engine(RoundRobin(), RoundRobin(), EngineSettings(lanes=2)), ScriptedDriver([clicks("a"), clicks("b")]), 60)
+    reference = run(
+        Engine(RoundRobin(), RoundRobin(), EngineSettings(lanes=2)), ScriptedDriver([clicks("a"), clicks("b")]), 60
+    )
     assert odd_run(Odd(lane=lane)).emissions == reference.emissions != []
 
 

@@ -57,6 +57,7 @@ public final class SlackwaterGate {
     static final int MAX_ERROR_LENGTH = 500;
     static final int MAX_UNREAD_BATCHES = 64;
     static final int MAX_OPERATORS = 100;
+    static final int MAX_PLAN_DEPTH = 500;
     static final int MAX_EXPRESSION_CHARS = 20000;
     static final int MAX_UNTOLD_ENDS = 200;
 
@@ -882,7 +883,7 @@ public final class SlackwaterGate {
             try {
                 found = (TaskSchedulerImpl) Reach.call(context, "taskScheduler");
                 pool = found.rootPool();
-                before = (SchedulingAlgorithm) Reach.get(pool, "taskSetSchedulingAlgorithm");
+                before = sparksOwn(Reach.get(pool, "taskSetSchedulingAlgorithm"));
                 Reach.set(pool, "taskSetSchedulingAlgorithm", this);
             } catch (Throwable t) {
                 pool = null;
@@ -897,6 +898,12 @@ public final class SlackwaterGate {
                     + "jobs share one pool; set spark.scheduler.mode=FAIR before the session starts for pools of "
                     + "their own");
             }
+        }
+
+        /** Under the order of an attachment that was never taken away lies the one that it replaced. */
+        static SchedulingAlgorithm sparksOwn(Object order) throws Exception {
+            while (Reach.has(order, "original")) order = Reach.get(order, "original");
+            return (SchedulingAlgorithm) order;
         }
 
         public boolean comparator(Schedulable a, Schedulable b) {
@@ -1137,11 +1144,12 @@ public final class SlackwaterGate {
         }
 
         static void executed(Object root, ObjectNode batch) throws Exception {
-            walkExecuted(root, batch, batch.putArray("inputs"), batch.putArray("operators"));
+            walkExecuted(root, batch, batch.putArray("inputs"), batch.putArray("operators"), 0);
         }
 
-        static void walkExecuted(Object node, ObjectNode batch, ArrayNode inputs, ArrayNode operators)
+        static void walkExecuted(Object node, ObjectNode batch, ArrayNode inputs, ArrayNode operators, int depth)
                 throws Exception {
+            if (depth > MAX_PLAN_DEPTH) return;
             String op = (String) Reach.call(node, "nodeName");
             // The outermost one emits. Behind a join its watermark lags the query's.
             if (op.startsWith("StateStoreSave") && !batch.has("evicts_ms")) {
@@ -1171,13 +1179,13 @@ public final class SlackwaterGate {
                 }
             }
             if (op.startsWith("AdaptiveSparkPlan")) { // a leaf to its parent; stateless queries have it since 4.1
-                walkExecuted(Reach.call(node, "executedPlan"), batch, inputs, operators);
+                walkExecuted(Reach.call(node, "executedPlan"), batch, inputs, operators, depth + 1);
             } else if (op.endsWith("QueryStage")) {
-                walkExecuted(Reach.call(node, "plan"), batch, inputs, operators);
+                walkExecuted(Reach.call(node, "plan"), batch, inputs, operators, depth + 1);
             }
             Object children = Reach.call(Reach.call(node, "children"), "iterator");
             while (Reach.bool(children, "hasNext")) {
-                walkExecuted(Reach.call(children, "next"), batch, inputs, operators);
+                walkExecuted(Reach.call(children, "next"), batch, inputs, operators, depth + 1);
             }
         }
 
