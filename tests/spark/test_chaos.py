@@ -70,7 +70,7 @@ def test_the_command_tells_what_held_and_ends_with_1_when_something_did_not(
     spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr("slackwater.verify.session.small_session", lambda *_: nullcontext(spark))
-    monkeypatch.setattr("slackwater.chaos.churn.growths", lambda _: [Growth("pools", 1, 9, allowed=False)])
+    monkeypatch.setattr("slackwater.chaos.churn.growths", lambda _: [Growth("pools", 1, 9, slack=2)])
     file = tmp_path / "chaos.json"
     with pytest.raises(SystemExit) as ended:
         main(["chaos", "--starts", "2", "--queries", "2", "--no-scripted", "--json", str(file)])

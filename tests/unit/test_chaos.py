@@ -12,7 +12,7 @@ import pytest
 from slackwater.chaos.bridge import FORGED_RUN, FaultyBridge, FaultyGate
 from slackwater.chaos.clients import Clients
 from slackwater.chaos.disk import FullDisk
-from slackwater.chaos.leaks import Slack, growths
+from slackwater.chaos.leaks import Growth, Slack, growths
 from slackwater.chaos.wayward import NONSENSE, Wayward, dawdling, hanging, nonsense
 from slackwater.chaos.workload import Crowd
 from slackwater.core.engine import Engine, EngineSettings
@@ -176,10 +176,10 @@ def test_what_grows_is_found_and_what_breathes_is_not() -> None:
 
 
 def test_slack_is_so_many_more_or_a_share() -> None:
-    assert Slack(2).allows(1, 3)
-    assert not Slack(2).allows(1, 4)
-    assert Slack(2, 0.1).allows(100, 110)
-    assert not Slack().allows(0, 1)
+    assert Growth("threads", 1, 3, Slack(2).beside(1)).allowed
+    assert not Growth("threads", 1, 4, Slack(2).beside(1)).allowed
+    assert Growth("heap", 100, 110, Slack(2, 0.1).beside(100)).allowed
+    assert not Growth("gates", 0, 1, Slack().beside(0)).allowed
 
 
 # ---- the workload ---------------------------------------------------------------------------------------------------
