@@ -131,6 +131,7 @@ public final class SlackwaterGate {
         }
         // Much of what is asked below would go on answering.
         if (context.isStopped()) throw new IllegalStateException("the Spark context is stopped");
+        if (detached) throw new IllegalStateException("detached"); // its queries have not ended, but are gone from here
         adoptRunningQueries();
         if (decided) silentTicks = 0;
         String answer = json.writeValueAsString(report());
