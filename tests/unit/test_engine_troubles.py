@@ -52,11 +52,13 @@ def test_nobody_waits_longer_because_the_clock_was_set(policy: str, by_s: float)
     assert any("the clock was set" in entry.what for entry in engine.story(limit=20_000))
 
 
-def test_lags_against_the_old_clock_are_forgotten_and_learnt_anew() -> None:
+@pytest.mark.parametrize("by_s", [-HOUR_S, HOUR_S])
+def test_lags_against_the_old_clock_are_forgotten_and_learnt_anew(by_s: float) -> None:
+    """Though event times are an hour off from now on; nobody is helped by the bound on waiting."""
     engine = engine_for("klink", EngineSettings(lanes=2, max_wait_s=600))
-    trace = through_a_step(engine, [clicks("a")], HOUR_S, seconds=300)
-    late = [emission.latency_s for emission in trace.emissions if emission.emitted_wall_ts > START_WALL_TS + 120]
-    assert len(late) >= 15
+    trace = through_a_step(engine, [clicks("a")], by_s, seconds=200)
+    late = [emission.latency_s for emission in trace.emissions if emission.emitted_wall_ts > START_WALL_TS + 100]
+    assert len(late) >= 9
     assert max(late) < 5
 
 

@@ -100,7 +100,8 @@ class QueryState:
         self._retry_wall_ts = 0.0
         self._progress_wall_ts = now_wall_ts
         self._looked_wall_ts = 0.0
-        self._clock_stepped = False
+        self._straddles_step = False  # the batch to be observed next began before the clock was set
+        self._relearning = False
         self._downstream = Downstream()
         self._upstream = Upstream()
         self._demands: tuple[Demand, ...] | None = None
@@ -132,7 +133,8 @@ class QueryState:
         if self.turn is not None:
             self.turn = replace(self.turn, granted_wall_ts=self.turn.granted_wall_ts + by_s)
         self._inputs = [SwmEstimator() if isinstance(known, SwmEstimator) else known for known in self._inputs]
-        self._clock_stepped = True
+        self._straddles_step = self.turn is not None or self.report is None or not self.report.waiting
+        self._relearning = True
         self._forget()
 
     def pause(self, now_wall_ts: float) -> None:
@@ -168,8 +170,8 @@ class QueryState:
                 self.rows_per_s += weight * (batch.rows / span_s - self.rows_per_s)
         # A batch that was admission-limited, re-run after a restart, or begun before the clock was set says nothing
         # about the stream's lag.
-        telling = not batch.limited and not (previous is None and batch.batch_id > 0) and not self._clock_stepped
-        self._clock_stepped = False
+        telling = not batch.limited and not (previous is None and batch.batch_id > 0) and not self._straddles_step
+        self._straddles_step = False
         for index, seen in enumerate(batch.inputs[: len(self._inputs)]):
             self._observe_input(index, seen, batch.offsets_wall_ts, telling=telling)
         if batch.evicts_event_ts is not None and batch.watermark_event_ts > _NEVER_EVENT_TS:
@@ -198,6 +200,7 @@ class QueryState:
             known.observe_delays(*seen.delays)
         elif telling and seen.max_event_ts is not None:
             known.observe(offsets_wall_ts, seen.max_event_ts)
+            self._relearning = False
 
     def _left(self, batch: BatchReport) -> list[Left]:
         """The windows whose ends this batch's watermark passed and the last one's had not, the first ones first."""
@@ -394,7 +397,7 @@ class QueryState:
             pending = pending_end <= following - self._behind_s
         need = None
         if end is not None:
-            arrival: Arrival | None = self.swm_arrival(end)
+            arrival: Arrival | None = self.swm_arrival(end) if not self._relearning else None
         elif self.windowed:
             arrival = None
         else:
