@@ -25,7 +25,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
-  bench-page screenshots bench-policies bench-workloads verify bench-mix bench-scale report clean
+  bench-page screenshots bench-policies bench-workloads verify chaos bench-mix bench-scale report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -197,6 +197,10 @@ verify: setup ## Every workload against its oracle: on plain Spark and scheduled
 	$(BIN)/slackwater verify all --json $(RESULTS)/verify.json
 	$(BIN)/slackwater verify all --restarts --json $(RESULTS)/verify-restarts.json
 	$(BIN)/slackwater verify all --kill-scheduler --json $(RESULTS)/verify-killed.json
+
+chaos: setup ## Kill, hang and garble what can be, then start and stop 1000 queries: nothing may be harmed, or grow
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater chaos --minutes 60 --json $(RESULTS)/chaos.json
 
 report: setup ## Draw the committed results into docs/images
 	$(BIN)/slackwater bench report $(RESULTS)/ysb-16.json $(wildcard $(RESULTS)/ysb-8.json $(RESULTS)/ysb-24.json) --out out/report

@@ -28,6 +28,7 @@ from slackwater.bench.late_commands import bench_late
 from slackwater.bench.mix_commands import bench_mix
 from slackwater.bench.produce_command import produce
 from slackwater.bench.scale_commands import bench_scale
+from slackwater.chaos.commands import chaos
 from slackwater.cluster.commands import cluster
 from slackwater.control.commands import COMMANDS as CONTROL
 from slackwater.drivers.spark.run_command import run
@@ -62,6 +63,7 @@ bench.command(bench_late, name="late")
 bench.command(bench_chain, name="chain")
 app.command(sim)
 app.command(verify)
+app.command(chaos)
 app.command(late)
 app.command(middleware)
 app.command(cluster)

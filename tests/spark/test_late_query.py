@@ -196,7 +196,10 @@ def test_a_batch_that_breaks_is_repeated_with_the_same_results(
     assert set(revisions.values()) == {1}
 
 
-def test_late_results_that_cannot_leave_are_tried_again(spark: Any, feed: Feed, tmp_path: Path) -> None:
+def test_late_results_that_cannot_leave_are_tried_again_and_once_they_left_the_query_goes_on(
+    spark: Any, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slackwater.late.run._PATIENCE", 2)  # as often as it fails here
     trial = Trial(spark, feed, tmp_path, by_aggregates)
     sink = Flaky(late.Latest(tmp_path / "out"), {2: "before", 3: "after"})
     trial.start(sink)
@@ -204,6 +207,7 @@ def test_late_results_that_cannot_leave_are_tried_again(spark: Any, feed: Feed, 
     assert late.handle(trial.query).settle()
     assert sink.calls >= 5
     assert trial.latest() == expected(ROUNDS[:2], without=[(21.5, "a", 5)])
+    trial.feed_all(ROUNDS[2:3])
     assert trial.query.isActive
     trial.stop()
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop
+from numbers import Integral
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -35,6 +36,7 @@ _CLASS_STEP = 1e6
 _URGENCY_LIMIT = 1e5
 _SWEEP_FIRST = -2.5e5
 _TROUBLE_SILENCE_S = 60.0
+_CLOCK_STEP_S = 1.0
 _NOTHING_SAID = Words()
 
 
@@ -106,6 +108,7 @@ class Engine:
         self._sigmas = NormalDist().inv_cdf(self.settings.confidence)
         self._troubled = False
         self._told_wall_ts = -math.inf
+        self._ahead_s: float | None = None  # of the wall clock before the steady one
         self._views: tuple[QueryView, ...] = ()
         self._ordered: tuple[QueryState, ...] = ()
         self._readers: dict[str, tuple[str, ...]] = {}
@@ -149,6 +152,17 @@ class Engine:
     def story(self, key: str | None = None, limit: int = 50) -> list[Entry]:
         return self.history.recent(key, limit)
 
+    def kept(self) -> dict[str, int]:
+        """How many entries it keeps of what, for whoever looks for leaks."""
+        return {
+            "queries": len(self._queries),
+            "reasons": len(self._reasons),
+            "planned": len(self._planned),
+            "orders": len(self.orders),
+            "readers": len(self._readers),
+            "history": len(self.history),
+        }
+
     def switch(self, policy: Policy, now_wall_ts: float) -> None:
         """Another policy from the next step on; turns that run are finished, what was learnt stays."""
         self.history.add(now_wall_ts, "switched", "", f"from {self.policy.name} to {policy.name}")
@@ -181,6 +195,7 @@ class Engine:
     # ---- one step ---------------------------------------------------------------------------------------------
 
     def step(self, report: Report) -> Commands:
+        self._heed_clock(report)
         self._observe(report)
         now = report.wall_ts
         self._forward(now)
@@ -220,6 +235,22 @@ class Engine:
             enforce=self.policy.enforces,
             wake_after_s=max(_SHORTEST_WAKE_S, self._next_wake(choices, now) - now),
         )
+
+    def _heed_clock(self, report: Report) -> None:
+        """When somebody sets the clock, nobody waits for the hour to come round again, nor is an hour overdue."""
+        if report.steady_s is None:
+            return
+        ahead_s = report.wall_ts - report.steady_s
+        stepped_s = ahead_s - self._ahead_s if self._ahead_s is not None else 0.0
+        if self._ahead_s is not None and abs(stepped_s) < _CLOCK_STEP_S:
+            return  # measured against the time of the last step, so that small ones add up to one
+        self._ahead_s = ahead_s
+        if stepped_s:
+            self.history.add(report.wall_ts, "trouble", "", f"the clock was set by {stepped_s:+.1f} s")
+            self._told_wall_ts += stepped_s
+            self._heard = ()
+            for state in self._queries.values():
+                state.step_clock(stepped_s)
 
     def _views_at(self, now: float) -> tuple[QueryView, ...]:
         readers = self._readers
@@ -300,7 +331,8 @@ class Engine:
     @property
     def _max_wait_s(self) -> float:
         own = getattr(self.policy, "max_wait_s", None)
-        return self.settings.max_wait_s if own is None else float(own)
+        # A bound that is no number would hold for nobody.
+        return float(own) if isinstance(own, int | float) and 0 < own < math.inf else self.settings.max_wait_s
 
     def _observe(self, report: Report) -> None:
         now, queries, chained_anew = report.wall_ts, self._queries, False
@@ -423,7 +455,8 @@ class Engine:
         while free and wanted:
             want = heappop(wanted)
             choice = choices.get(want[_KEY])
-            asked = choice.lane if choice is not None else None
+            # Whoever waited too long takes the first lane that is free, wherever the policy wants it.
+            asked = choice.lane if choice is not None and want[0] != _OVERDUE else None
             lane = free[0] if asked is None else asked % snapshot.lanes
             if lane in free:
                 free.remove(lane)
@@ -529,9 +562,9 @@ def _checked(choices: list[Choice], snapshot: Snapshot) -> dict[str, Choice]:
             raise ValueError(f"the policy gave query {choice.key!r} the urgency {choice.urgency!r}")
         if choice.wake_wall_ts is not None and not math.isfinite(choice.wake_wall_ts):
             raise ValueError(f"the policy wants to wake for query {choice.key!r} at {choice.wake_wall_ts!r}")
-        if choice.lane is not None and choice.lane < 0:
+        if choice.lane is not None and not (isinstance(choice.lane, (int, Integral)) and choice.lane >= 0):
             raise ValueError(f"the policy gave query {choice.key!r} the lane {choice.lane!r}; they count from 0")
-        if choice.batches < 1:
+        if not (isinstance(choice.batches, (int, Integral)) and choice.batches >= 1):
             raise ValueError(f"the policy gave query {choice.key!r} a turn of {choice.batches!r} batches")
         out[choice.key] = choice
     return out

@@ -178,6 +178,7 @@ class Report:
     cores are those that tasks can have now; on a cluster they come and go with executors, and may be none. elastic
     says that more would come if tasks waited for them.
     cpu_s is the processor time that the engine's process has used so far, of `processors`; None where nobody tells.
+    steady_s is a clock that nobody sets, so that a step of the wall clock can be told from time that passed.
     """
 
     wall_ts: float
@@ -191,6 +192,7 @@ class Report:
     cpu_s: float | None = None
     processors: int = 0
     elastic: bool = False
+    steady_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """What people ordered for single queries: paused, or put into another class, whatever the policy says.
 
-Kept by query id: a query that is started again stays paused, and in its class.
+Kept by query id: a query that is started again stays paused, and in its class. Of queries that never come back the
+oldest orders are forgotten once there are many.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from slackwater.errors import ConfigurationError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from slackwater.core.query import QueryState
 
 _GREATEST_CLASS = 1000
+_MOST_KEPT = 1000
+T = TypeVar("T")
 
 
 class Orders:
@@ -34,7 +37,7 @@ class Orders:
                 "Switch to one that schedules first."
             )
         if state.paused_wall_ts is None:
-            self._paused[facts.query_id] = now_wall_ts
+            _keep(self._paused, facts.query_id, now_wall_ts)
             state.pause(now_wall_ts)
             self._history.add(now_wall_ts, "ordered", facts.key, "paused")
 
@@ -53,7 +56,7 @@ class Orders:
                 "smaller goes first."
             )
         before = state.facts.options.priority_class
-        self._classes[state.facts.query_id] = priority_class
+        _keep(self._classes, state.facts.query_id, priority_class)
         state.reclass(priority_class)
         self._history.add(now_wall_ts, "ordered", state.facts.key, f"from class {before} to {priority_class}")
 
@@ -64,3 +67,13 @@ class Orders:
             state.reclass(self._classes[query_id])
         if query_id in self._paused:
             state.pause(self._paused[query_id])
+
+    def __len__(self) -> int:
+        return len(self._paused) + len(self._classes)
+
+
+def _keep(orders: dict[str, T], query_id: str, order: T) -> None:
+    orders.pop(query_id, None)
+    while len(orders) >= _MOST_KEPT:
+        del orders[next(iter(orders))]
+    orders[query_id] = order

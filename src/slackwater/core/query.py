@@ -100,6 +100,8 @@ class QueryState:
         self._retry_wall_ts = 0.0
         self._progress_wall_ts = now_wall_ts
         self._looked_wall_ts = 0.0
+        self._straddles_step = False  # the batch to be observed next began before the clock was set
+        self._relearning = False
         self._downstream = Downstream()
         self._upstream = Upstream()
         self._demands: tuple[Demand, ...] | None = None
@@ -117,7 +119,23 @@ class QueryState:
             self._view = None
         if report.running_tasks > 0 or report.waiting:
             self.tasks_seen_wall_ts = now_wall_ts
-        return [left for batch in report.batches for left in self._observe_batch(batch)]
+        return [left for batch in report.batches for left in self._observe_batch(_not_after(now_wall_ts, batch))]
+
+    def step_clock(self, by_s: float) -> None:
+        """The wall clock was set: what is remembered by it moves along, and lags against the old one are forgotten."""
+        self.last_turn_wall_ts += by_s
+        self.tasks_seen_wall_ts += by_s
+        self._progress_wall_ts += by_s
+        self._looked_wall_ts += by_s if self._looked_wall_ts > 0 else 0.0
+        self._retry_wall_ts += by_s if self._retry_wall_ts > 0 else 0.0
+        if self.paused_wall_ts is not None:
+            self.paused_wall_ts += by_s
+        if self.turn is not None:
+            self.turn = replace(self.turn, granted_wall_ts=self.turn.granted_wall_ts + by_s)
+        self._inputs = [SwmEstimator() if isinstance(known, SwmEstimator) else known for known in self._inputs]
+        self._straddles_step = self.turn is not None or self.report is None or not self.report.waiting
+        self._relearning = True
+        self._forget()
 
     def pause(self, now_wall_ts: float) -> None:
         """No turn from now on; one that runs is finished."""
@@ -150,8 +168,10 @@ class QueryState:
                 # By the span it covers: a sweep right behind its data batch says little about the rate.
                 weight = 1 - math.exp(-span_s / _RATE_MEMORY_S) if self.rows_per_s else 1.0
                 self.rows_per_s += weight * (batch.rows / span_s - self.rows_per_s)
-        # A batch that was admission-limited, or re-run after a restart, says nothing about the stream's lag.
-        telling = not batch.limited and not (previous is None and batch.batch_id > 0)
+        # A batch that was admission-limited, re-run after a restart, or begun before the clock was set says nothing
+        # about the stream's lag.
+        telling = not batch.limited and not (previous is None and batch.batch_id > 0) and not self._straddles_step
+        self._straddles_step = False
         for index, seen in enumerate(batch.inputs[: len(self._inputs)]):
             self._observe_input(index, seen, batch.offsets_wall_ts, telling=telling)
         if batch.evicts_event_ts is not None and batch.watermark_event_ts > _NEVER_EVENT_TS:
@@ -180,6 +200,7 @@ class QueryState:
             known.observe_delays(*seen.delays)
         elif telling and seen.max_event_ts is not None:
             known.observe(offsets_wall_ts, seen.max_event_ts)
+            self._relearning = False
 
     def _left(self, batch: BatchReport) -> list[Left]:
         """The windows whose ends this batch's watermark passed and the last one's had not, the first ones first."""
@@ -376,7 +397,7 @@ class QueryState:
             pending = pending_end <= following - self._behind_s
         need = None
         if end is not None:
-            arrival: Arrival | None = self.swm_arrival(end)
+            arrival: Arrival | None = self.swm_arrival(end) if not self._relearning else None
         elif self.windowed:
             arrival = None
         else:
@@ -487,7 +508,8 @@ class QueryState:
     def _seen_at(self, now_wall_ts: float, downstream: tuple[str, ...]) -> QueryView:
         report, outlook = self.report, self.outlook()
         self._eligible_from_wall_ts = self._spaced_wall_ts()
-        since = report.since_wall_ts if report is not None else now_wall_ts
+        # Not after now: it may be the time of a clock that was set back since.
+        since = min(report.since_wall_ts, now_wall_ts) if report is not None else now_wall_ts
         # Where nothing is known yet, it is due since it began to wait.
         arrival = outlook.arrival or Arrival(since, 0.0)
         sure = arrival.sure_wall_ts(self._sigmas)
@@ -544,3 +566,14 @@ class QueryState:
     def watermark_lag_s(self, now_wall_ts: float) -> float:
         watermark = self.next_watermark_event_ts
         return now_wall_ts - watermark if watermark > _NEVER_EVENT_TS else math.nan
+
+
+def _not_after(now_wall_ts: float, batch: BatchReport) -> BatchReport:
+    """A batch that ended after now ended before the clock was set back."""
+    if batch.offsets_wall_ts <= now_wall_ts and batch.ended_wall_ts <= now_wall_ts:
+        return batch
+    return replace(
+        batch,
+        offsets_wall_ts=min(batch.offsets_wall_ts, now_wall_ts),
+        ended_wall_ts=min(batch.ended_wall_ts, now_wall_ts),
+    )

@@ -33,6 +33,9 @@ _CLOSE_S = 0.05
 _FORGET = 0.99
 _WORTH_A_TEST_S = 1.5
 _TESTS = 2
+# Clocks that differ by more than so much are not set alike: what is learnt is how far a clump is behind the difference.
+_SKEWED_S = 120.0
+_SKEW_STEP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +143,28 @@ class _Clumps:
         # longer than `seen`, where one found it.
         self._early_s = 0.0
         self._seen_s = math.inf
+        self._skew_s: float | None = None
         self._tests_left = _TESTS
 
     def observe(self, offsets_wall_ts: float, max_event_ts: float) -> None:
         if self._maxima and max_event_ts <= self._maxima[-1]:
             return
+        lag_s = offsets_wall_ts - max_event_ts
+        if self._skew_s is None:
+            self._skew_s = math.floor(lag_s / _SKEW_STEP_S) * _SKEW_STEP_S if abs(lag_s) > _SKEWED_S else 0.0
         self._maxima.append(max_event_ts)
         before_s, self._step_s = self._step_s, _common_step(self._maxima)
         if before_s is None or self._step_s is None or abs(before_s - self._step_s) > _TOLERANCE_S:
             self._tests_left = _TESTS
         if self._step_s is not None:
-            self._seen_s = min(self._seen_s, max(0.0, offsets_wall_ts - max_event_ts))
+            self._seen_s = min(self._seen_s, max(0.0, lag_s - self._skew_s))
             self._early_s = min(self._early_s * _FORGET, self._seen_s)
 
     def missed(self, offsets_wall_ts: float, event_ts: float) -> None:
         clump = self._clump(event_ts)
-        if clump is not None and offsets_wall_ts >= clump:
-            self._early_s = max(self._early_s, offsets_wall_ts - clump + _MARGIN_S)
+        after_s = offsets_wall_ts - clump - (self._skew_s or 0.0) if clump is not None else -1.0
+        if after_s >= 0:
+            self._early_s = max(self._early_s, after_s + _MARGIN_S)
             if self._early_s >= self._seen_s:
                 self._seen_s = 2 * self._early_s
 
@@ -167,12 +175,13 @@ class _Clumps:
         clump = self._clump(event_ts)
         if clump is None or not math.isfinite(self._seen_s):
             return None
+        skew_s = self._skew_s or 0.0
         if clump - event_ts > _WORTH_A_TEST_S and self._tests_left > 0:
-            return Arrival(event_ts + self._seen_s, _MARGIN_S / 2)
+            return Arrival(event_ts + skew_s + self._seen_s, _MARGIN_S / 2)
         between_s = self._seen_s - self._early_s
         explore = between_s > max(_CLOSE_S, self._seen_s / 8)
         settle_s = self._early_s + between_s / 2 if explore else self._seen_s
-        return Arrival(clump + settle_s, max(_MARGIN_S / 2, between_s / 8))
+        return Arrival(clump + skew_s + settle_s, max(_MARGIN_S / 2, between_s / 8))
 
     def bracket(self, event_ts: float) -> tuple[float, float] | None:
         """Between the last batch that came too early and the first that found it: certain, if the source is regular."""
@@ -180,7 +189,8 @@ class _Clumps:
         if clump is None or not math.isfinite(self._seen_s):
             return None
         # A batch tells when it had fixed its offsets, which was a little before.
-        return clump + self._early_s - 2 * _MARGIN_S, clump + self._seen_s
+        settled = clump + (self._skew_s or 0.0)
+        return settled + self._early_s - 2 * _MARGIN_S, settled + self._seen_s
 
     def _clump(self, event_ts: float) -> float | None:
         if self._step_s is None:

@@ -168,14 +168,28 @@ class Endpoint:
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="slackwater-http", daemon=True
         )
-        self._thread.start()
-        self._await_start()
         self.token_file = self._folder / (discovery.file_name(application_id) + ".token")
+        self._announcement: Path | None = None
+        self._thread.start()
+        try:
+            self._await_start()
+            self._announce(name)
+        except OSError as error:
+            self.close()
+            raise ConfigurationError(
+                f"the endpoint cannot be announced in {self._folder}: {error.strerror}. Make room there, or set "
+                "SLACKWATER_RUNTIME_DIR to another folder."
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _announce(self, name: str) -> None:
         access.write_token(self.token_file, self.token)
         self._announcement = discovery.announce(
             self._folder,
             discovery.Announcement(
-                application_id=application_id,
+                application_id=self._application_id,
                 name=name,
                 url=self.url,
                 token_file=str(self.token_file),
@@ -186,7 +200,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Stop answering. Doing it again does nothing."""
-        for path in (self._announcement, self.token_file):
+        for path in filter(None, (self._announcement, self.token_file)):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
         self._server.should_exit = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,11 +55,16 @@ class Files:
             self.write(name, produce)
             return
         temporary = f"{self.temporary}/{uuid.uuid4().hex}"
-        self.write(temporary, produce)
-        self.sync(temporary)
-        if not self.local and self.exists(name):  # HDFS does not rename onto a file
-            self.remove(name)
-        self.rename(temporary, name)
+        try:
+            self.write(temporary, produce)
+            self.sync(temporary)
+            if not self.local and self.exists(name):  # HDFS does not rename onto a file
+                self.remove(name)
+            self.rename(temporary, name)
+        except Exception:
+            with suppress(Exception):  # half a file would keep a full disk full
+                self.remove(temporary)
+            raise
         self.sync_folder(name.rpartition("/")[0])
 
     def remove_all(self, names: Iterable[str]) -> None:

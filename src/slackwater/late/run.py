@@ -222,7 +222,7 @@ class Run:
                 break
             try:
                 self._look()
-                self._failures = 0
+                self._failures, self._failure = 0, None  # a disk that had room again ends no query
             except Exception as error:
                 if ending:
                     log.warning("late windows of %s wait for its next start: %s", self.name, error)

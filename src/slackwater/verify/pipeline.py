@@ -6,6 +6,7 @@ however often it was begun, so what is in the folders is what a user's own sink 
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
@@ -18,11 +19,13 @@ from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.workloads.finite import check_stages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from slackwater.late.files import Files
     from slackwater.verify.feed import Feed
     from slackwater.verify.model import Row
     from slackwater.workloads.finite import FiniteWorkload, Stage
@@ -33,8 +36,17 @@ _POLL_S = 0.02
 class Pipeline:
     """Folders: `feed` has the input, `out/STAGE` what a stage gave, `checkpoints/STAGE` how far it is."""
 
-    def __init__(self, spark: SparkSession, workload: FiniteWorkload, feed: Feed, folder: Path) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        workload: FiniteWorkload,
+        feed: Feed,
+        folder: Path,
+        stores: Callable[[Path], Files] | None = None,
+    ) -> None:
+        """`stores` gives the files on which stages that take late rows keep their windows, by folder."""
         check_stages(workload)
+        self._stores = stores
         self._spark = spark
         self._workload = workload
         self._feed = feed
@@ -53,16 +65,36 @@ class Pipeline:
     def stop(self) -> None:
         """Stop all stages, in the middle of a batch if need be. Calling it again does nothing."""
         while self._queries:
-            name, query = self._queries.popitem()
-            query.stop()
-            if name in self._late:
-                from slackwater import late  # noqa: PLC0415  # only where such a stage is
+            self._stop(next(reversed(self._queries)))
 
-                late.handle(query).await_end()
+    def restart(self, name: str) -> None:
+        """Stop one stage, if it still runs, and start it from its checkpoint."""
+        self._stop(name)
+        self._queries[name] = self._start(next(stage for stage in self._workload.stages if stage.name == name))
+
+    def query(self, name: str) -> StreamingQuery:
+        """The run of a stage; the last one, if it has ended."""
+        return self._queries[name]
+
+    def _stop(self, name: str) -> None:
+        query = self._queries.pop(name)
+        query.stop()
+        if name in self._late:
+            from slackwater import late  # noqa: PLC0415  # only where such a stage is
+
+            late.handle(query).await_end()
 
     def batches(self) -> dict[str, int]:
         """How many micro-batches each stage has committed."""
         return {stage.name: _committed(self._checkpoint(stage.name)) for stage in self._workload.stages}
+
+    def files_taken(self) -> dict[str, int]:
+        """How many files of its input each stage that reads one table has committed."""
+        return {
+            stage.name: _files_committed(self._checkpoint(stage.name))
+            for stage in self._workload.stages
+            if len(stage.reads) == 1 and stage.reads[0] in self._workload.tables
+        }
 
     def await_batches(self, count: int, deadline_ts: float) -> None:
         """Until one of the stages has committed so many; `deadline_ts` is of the monotonic clock."""
@@ -104,7 +136,8 @@ class Pipeline:
 
             self._late.add(stage.name)
             sink = late.Append(self._out(stage.name))
-            return built.start(sink, self._checkpoint(stage.name), name=name)
+            store = self._stores(self._checkpoint(stage.name) / "windows") if self._stores is not None else None
+            return built.start(sink, self._checkpoint(stage.name), store=store, name=name)
         self._check_columns(stage, built)
         return (
             built.writeStream.format("parquet")
@@ -163,6 +196,17 @@ def _ddl(types: list[tuple[str, str]]) -> str:
 def _committed(checkpoint: Path) -> int:
     commits = checkpoint / "commits"
     return sum(file.name.isdigit() for file in commits.iterdir()) if commits.is_dir() else 0
+
+
+def _files_committed(checkpoint: Path) -> int:
+    """By the last committed batch's offsets: a file source counts batches that took files, here one file each."""
+    commits, done = checkpoint / "commits", -1
+    if commits.is_dir():
+        done = max((int(file.name) for file in commits.iterdir() if file.name.isdigit()), default=-1)
+    if done < 0:
+        return 0
+    offset = (checkpoint / "offsets" / str(done)).read_text("utf-8").splitlines()[-1]
+    return int(json.loads(offset)["logOffset"]) + 1 if offset.startswith("{") else 0
 
 
 def _forget_nothing(checkpoint: Path) -> None:

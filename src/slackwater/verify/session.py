@@ -11,15 +11,15 @@ from slackwater.drivers.spark.doctor import checkpoint_manager_class
 from slackwater.drivers.spark.java import ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 
 @contextmanager
-def small_session(scratch: Path) -> Iterator[SparkSession]:
-    """Two cores and 1 GB; stopped at the end."""
+def small_session(scratch: Path, more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Two cores and 1 GB, with `more` settings; stopped at the end."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # Spark is loaded on use
 
     ensure_java()
@@ -41,6 +41,7 @@ def small_session(scratch: Path) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **(more or {}),
     }
     builder = SparkSession.builder.master("local[2]").appName("slackwater-verify")
     for key, value in config.items():

@@ -21,11 +21,13 @@ import java.lang.management.MemoryUsage;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
@@ -55,7 +57,9 @@ public final class SlackwaterGate {
     static final int MAX_ERROR_LENGTH = 500;
     static final int MAX_UNREAD_BATCHES = 64;
     static final int MAX_OPERATORS = 100;
+    static final int MAX_PLAN_DEPTH = 500;
     static final int MAX_EXPRESSION_CHARS = 20000;
+    static final int MAX_UNTOLD_ENDS = 200;
 
     private final Object session;
     private final SparkContext context;
@@ -63,13 +67,15 @@ public final class SlackwaterGate {
     private final int watchdogTicks;
     private final ObjectMapper json = new ObjectMapper();
     private final Map gates = new ConcurrentHashMap(); // run id -> Gate
-    private final Map listeners = new ConcurrentHashMap(); // StreamingQueryManager -> StartListener
+    // StreamingQueryManager -> StartListener, of sessions that somebody still has: we must not keep the others.
+    private final Map listeners = Collections.synchronizedMap(new WeakHashMap());
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition somethingHappened = lock.newCondition();
     private final TaskOrder taskOrder;
     private final Executors executors;
     private final List notes = new ArrayList(); // what could not be done, told once
     private final Map leavingPools = new ConcurrentHashMap(); // pool -> gate of a query that no longer needs it
+    private final List untold = new ArrayList(); // last reports of queries that ended while nobody listened
     private volatile Map known = new HashMap(); // run ids that the scheduler named last: it has their facts
     private long happenings = 0L;
     private volatile int silentTicks = 0;
@@ -125,6 +131,7 @@ public final class SlackwaterGate {
         }
         // Much of what is asked below would go on answering.
         if (context.isStopped()) throw new IllegalStateException("the Spark context is stopped");
+        if (detached) throw new IllegalStateException("detached"); // its queries have not ended, but are gone from here
         adoptRunningQueries();
         if (decided) silentTicks = 0;
         String answer = json.writeValueAsString(report());
@@ -159,7 +166,24 @@ public final class SlackwaterGate {
         }
         Iterator it = gates.values().iterator();
         while (it.hasNext()) ((Gate) it.next()).release();
+        gates.clear(); // queries that still need theirs have it as their clock
         happened();
+    }
+
+    /** How much is kept here, for whoever looks for leaks: by name. Reads only. */
+    public String kept() throws Exception {
+        ObjectNode out = json.createObjectNode();
+        out.put("gates", gates.size());
+        out.put("listeners", listeners.size());
+        out.put("leaving_pools", leavingPools.size());
+        out.put("known_runs", known.size());
+        synchronized (notes) {
+            out.put("notes", notes.size());
+        }
+        synchronized (untold) {
+            out.put("untold_ends", untold.size());
+        }
+        return json.writeValueAsString(out);
     }
 
     /** The Spark context has ended, and with it everything to schedule. */
@@ -181,6 +205,7 @@ public final class SlackwaterGate {
         JsonNode grants = at(commands, "grants");
         for (int i = 0; grants != null && i < grants.size(); i++) {
             JsonNode one = (JsonNode) grants.get(i);
+            if (one == null || !one.hasNonNull("run") || !one.hasNonNull("wait")) continue;
             Gate gate = (Gate) gates.get(at(one, "run").asText());
             if (gate != null) gate.grant(at(one, "wait").asLong());
         }
@@ -194,8 +219,10 @@ public final class SlackwaterGate {
             String run = (String) names.next();
             named.put(run, run);
             Gate gate = (Gate) gates.get(run);
-            if (gate != null) {
-                Double rank = Double.valueOf(at(priorities, run).asDouble());
+            double urgency = at(priorities, run).asDouble();
+            // One that is no number has no place in an order, and a sort that meets it may throw.
+            if (gate != null && !Double.isNaN(urgency)) {
+                Double rank = Double.valueOf(urgency);
                 ranks.put(gate.pool, rank);
                 ranks.put(gate.queryId, rank);
                 if (gate.userIntervalMs < 0L) ungated.put(gate.pool, gate.queryId);
@@ -214,6 +241,7 @@ public final class SlackwaterGate {
     ObjectNode report() {
         ObjectNode out = json.createObjectNode();
         out.put("now_ms", System.currentTimeMillis());
+        out.put("steady_ns", System.nanoTime());
         out.put("open", open);
         out.put("opened", opened);
         out.put("cpu_ns", cpuNanos);
@@ -237,18 +265,41 @@ public final class SlackwaterGate {
             notes.clear();
         }
         ArrayNode queries = out.putArray("queries");
+        synchronized (untold) {
+            for (int i = 0; i < untold.size(); i++) queries.add((ObjectNode) untold.get(i));
+            untold.clear();
+        }
         Iterator it = gates.values().iterator();
         while (it.hasNext()) {
             Gate gate = (Gate) it.next();
             boolean alive = gate.alive(); // asked once: a query must not go without its end being told
             queries.add(gate.report(alive, !known.containsKey(gate.runId)));
             if (!alive) {
-                gate.tellUnknownTopic();
                 it.remove();
-                if (gate.ownPool) leavingPools.put(gate.pool, gate);
+                left(gate);
             }
         }
         return out;
+    }
+
+    void left(Gate gate) {
+        gate.tellUnknownTopic();
+        if (gate.ownPool) leavingPools.put(gate.pool, gate);
+    }
+
+    /** While nobody listens: a query that has ended is not kept for it, only what is to be told of its end. */
+    void letTheEndedGo() {
+        Iterator it = gates.values().iterator();
+        while (it.hasNext()) {
+            Gate gate = (Gate) it.next();
+            if (gate.alive()) continue;
+            it.remove();
+            left(gate);
+            synchronized (untold) {
+                if (untold.size() >= MAX_UNTOLD_ENDS) untold.remove(0);
+                untold.add(gate.report(false, !known.containsKey(gate.runId)));
+            }
+        }
     }
 
     /**
@@ -355,6 +406,7 @@ public final class SlackwaterGate {
                     taskOrder.use(null, null);
                     wakeEverybody();
                 }
+                if (silentTicks > watchdogTicks) letTheEndedGo();
                 synchronized (listeners) {
                     Iterator it = listeners.entrySet().iterator();
                     while (it.hasNext()) {
@@ -448,6 +500,7 @@ public final class SlackwaterGate {
         private volatile boolean shed = false;
         private long since = System.currentTimeMillis();
         private long passedAt = 0L;
+        private long passedNanos = 0L; // the same by a clock that nobody sets
         private String lastSeenProgress = "";
         private long nextWatermarkMs = -1L;
         String pool;
@@ -606,7 +659,7 @@ public final class SlackwaterGate {
 
         public long waitTillTime(long ignored) {
             first = false;
-            if (passedAt == 0L) passedAt = System.currentTimeMillis(); // ran before it had a gate
+            if (passedAt == 0L) passed(); // ran before it had a gate
             hold();
             return System.currentTimeMillis();
         }
@@ -623,9 +676,14 @@ public final class SlackwaterGate {
             } finally {
                 lock.lock();
                 waiting = false;
-                passedAt = System.currentTimeMillis();
+                passed();
                 lock.unlock();
             }
+        }
+
+        void passed() {
+            passedAt = System.currentTimeMillis();
+            passedNanos = System.nanoTime();
         }
 
         void waitForTurn() throws Exception {
@@ -643,7 +701,7 @@ public final class SlackwaterGate {
                 while (grantedWait < waits) {
                     if (owner.detached) shed();
                     if (owner.passFreely()) {
-                        long left = userTriggerMs() - System.currentTimeMillis();
+                        long left = untilUserTriggerMs();
                         if (left <= 0L) return;
                         changed.await(left, TimeUnit.MILLISECONDS);
                     } else {
@@ -655,10 +713,15 @@ public final class SlackwaterGate {
             }
         }
 
-        /** When Spark itself would have fired next: at once, or at the next multiple of the user's interval. */
-        long userTriggerMs() {
+        /**
+         * Until Spark itself would fire next: at once, or at the next multiple of the user's interval, which is never
+         * further away than the interval, though somebody may have set the clock back by an hour.
+         */
+        long untilUserTriggerMs() {
             if (userIntervalMs <= 0L || passedAt == 0L) return 0L;
-            return passedAt / userIntervalMs * userIntervalMs + userIntervalMs;
+            long next = passedAt / userIntervalMs * userIntervalMs + userIntervalMs;
+            long sincePassed = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - passedNanos);
+            return Math.min(next - System.currentTimeMillis(), userIntervalMs - sincePassed);
         }
 
         void grant(long wait) {
@@ -712,8 +775,10 @@ public final class SlackwaterGate {
             }
         }
 
+        /** Also one that is about to start; one whose thread could never be started is known to Spark no more. */
         boolean alive() {
-            return thread.isAlive() || thread.getState() == Thread.State.NEW;
+            if (thread.isAlive()) return true;
+            return thread.getState() == Thread.State.NEW && owner.queriesInProgress.containsValue(execution);
         }
 
         /** Somebody is in processAllAvailable(). */
@@ -819,7 +884,7 @@ public final class SlackwaterGate {
             try {
                 found = (TaskSchedulerImpl) Reach.call(context, "taskScheduler");
                 pool = found.rootPool();
-                before = (SchedulingAlgorithm) Reach.get(pool, "taskSetSchedulingAlgorithm");
+                before = sparksOwn(Reach.get(pool, "taskSetSchedulingAlgorithm"));
                 Reach.set(pool, "taskSetSchedulingAlgorithm", this);
             } catch (Throwable t) {
                 pool = null;
@@ -834,6 +899,12 @@ public final class SlackwaterGate {
                     + "jobs share one pool; set spark.scheduler.mode=FAIR before the session starts for pools of "
                     + "their own");
             }
+        }
+
+        /** Under the order of an attachment that was never taken away lies the one that it replaced. */
+        static SchedulingAlgorithm sparksOwn(Object order) throws Exception {
+            while (Reach.has(order, "original")) order = Reach.get(order, "original");
+            return (SchedulingAlgorithm) order;
         }
 
         public boolean comparator(Schedulable a, Schedulable b) {
@@ -877,7 +948,7 @@ public final class SlackwaterGate {
 
         /** Ordinary jobs, and queries that no gate holds: nothing else would see that they get their cores. */
         void letOrdinaryWorkAge(Map fresh, Map ungated) {
-            long now = System.currentTimeMillis();
+            long now = TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
             Map stillHungry = new HashMap();
             Iterator it = root.schedulableQueue().iterator();
             while (it.hasNext()) {
@@ -1074,11 +1145,12 @@ public final class SlackwaterGate {
         }
 
         static void executed(Object root, ObjectNode batch) throws Exception {
-            walkExecuted(root, batch, batch.putArray("inputs"), batch.putArray("operators"));
+            walkExecuted(root, batch, batch.putArray("inputs"), batch.putArray("operators"), 0);
         }
 
-        static void walkExecuted(Object node, ObjectNode batch, ArrayNode inputs, ArrayNode operators)
+        static void walkExecuted(Object node, ObjectNode batch, ArrayNode inputs, ArrayNode operators, int depth)
                 throws Exception {
+            if (depth > MAX_PLAN_DEPTH) return;
             String op = (String) Reach.call(node, "nodeName");
             // The outermost one emits. Behind a join its watermark lags the query's.
             if (op.startsWith("StateStoreSave") && !batch.has("evicts_ms")) {
@@ -1108,13 +1180,13 @@ public final class SlackwaterGate {
                 }
             }
             if (op.startsWith("AdaptiveSparkPlan")) { // a leaf to its parent; stateless queries have it since 4.1
-                walkExecuted(Reach.call(node, "executedPlan"), batch, inputs, operators);
+                walkExecuted(Reach.call(node, "executedPlan"), batch, inputs, operators, depth + 1);
             } else if (op.endsWith("QueryStage")) {
-                walkExecuted(Reach.call(node, "plan"), batch, inputs, operators);
+                walkExecuted(Reach.call(node, "plan"), batch, inputs, operators, depth + 1);
             }
             Object children = Reach.call(Reach.call(node, "children"), "iterator");
             while (Reach.bool(children, "hasNext")) {
-                walkExecuted(Reach.call(children, "next"), batch, inputs, operators);
+                walkExecuted(Reach.call(children, "next"), batch, inputs, operators, depth + 1);
             }
         }
 

@@ -13,7 +13,7 @@ from slackwater.drivers.spark.telling import identity_of
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
 from slackwater.endpoint.server import LOOPBACK
-from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
+from slackwater.errors import AttachError, ConfigurationError
 from slackwater.forwarding.settings import Forwarding
 from slackwater.policies.assembly import engine_for
 from slackwater.telemetry.spans import Spans
@@ -92,7 +92,7 @@ def attach(
             handle.follow("opentelemetry", Spans(engine.records))
         if address is not None:
             handle.serve(identity_of(spark), *address, forwarding)
-    except SlackwaterError:
+    except BaseException:  # a full disk, too: nobody would have the handle to detach
         handle.detach()
         raise
     remember(spark.sparkContext.applicationId, handle)

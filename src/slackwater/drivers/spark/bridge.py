@@ -69,6 +69,10 @@ class SparkBridge:
     def session_is_over(self) -> bool:
         return bool(self._gate.over())
 
+    def kept(self) -> dict[str, int]:
+        """How much the JVM side keeps, by name."""
+        return wire.decode_kept(self._gate.kept())
+
     def detach(self) -> None:
         self._gate.detach()
 

@@ -170,6 +170,11 @@ class Handle:
         """Carry it out between two decisions, on the scheduler's thread, and raise what it raises."""
         if not self.attached:
             raise AttachError("this handle is detached: Spark schedules its queries itself. Attach again first.")
+        if not self._thread.is_alive():
+            raise AttachError(
+                "the scheduler has died, and queries follow their own triggers. See the application's log; detach() "
+                "and attach again to have them scheduled."
+            )
         done: Future[None] = Future()
         self._orders.append((order, done))
         with suppress(Exception):
@@ -274,6 +279,11 @@ class Handle:
     def room_for(self, seconds: float) -> bool:
         """Will a lane stay free for so long, by what is expected of all queries?"""
         return self._engine.room_for(seconds, time.time())
+
+    def kept(self) -> dict[str, int]:
+        """How much the scheduler keeps, by name, on both sides: what may not grow with queries that have gone."""
+        engine = {f"engine_{name}": count for name, count in self._engine.kept().items()}
+        return engine | {f"jvm_{name}": count for name, count in self._bridge.kept().items()}
 
     def story(self, query: str | None = None, limit: int = 50) -> list[Entry]:
         """The last entries of the history: of one query (by name or key) or of all."""

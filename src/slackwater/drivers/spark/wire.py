@@ -113,12 +113,14 @@ class JvmReport(msgspec.Struct):
     cpu_ns: int = 0
     process_cpu_ns: int = -1
     processors: int = 0
+    steady_ns: int | None = None
     notes: list[str] = msgspec.field(default_factory=list)
 
 
 _PLACE = re.compile(r"^(?:File\w*|Delta\w*)\[(.+)\]$")
 
 decode = msgspec.json.Decoder(JvmReport).decode
+decode_kept = msgspec.json.Decoder(dict[str, int]).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode
 _decode_about = msgspec.json.Decoder(About).decode
 _encode = msgspec.json.Encoder().encode
@@ -137,6 +139,7 @@ def report_of(seen: JvmReport, options: dict[str, QueryOptions]) -> Report:
         heap_live_bytes=seen.heap.live,
         cpu_s=seen.process_cpu_ns / 1e9 if seen.process_cpu_ns >= 0 else None,
         processors=seen.processors,
+        steady_s=seen.steady_ns / 1e9 if seen.steady_ns is not None else None,
     )
 
 
