@@ -29,6 +29,7 @@ from slackwater.bench.mix_commands import bench_mix
 from slackwater.bench.produce_command import produce
 from slackwater.bench.scale_commands import bench_scale
 from slackwater.cluster.commands import cluster
+from slackwater.config.commands import config
 from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
@@ -62,6 +63,7 @@ app.command(verify)
 app.command(late)
 app.command(middleware)
 app.command(cluster)
+app.command(config)
 kafka.command(produce)
 app.command(kafka)
 
