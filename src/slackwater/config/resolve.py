@@ -147,8 +147,8 @@ def _of_section(section: str, value: Any, where: str) -> Values:
         return {(section, ENABLED): Found(value, where)}
     kind = _OBJECTS[section]
     if not isinstance(value, kind):
-        raise ConfigurationError(f"{section}={value!r}: True, False or slackwater.{kind.__name__}(…) is needed.")
-    given = {(section, name): Found(one, where) for name, one in fields_of(value).items()}
+        raise ConfigurationError(f"{section}={value!r}: True, or slackwater.{kind.__name__}(…), is needed.")
+    given: Values = {(section, name): Found(one, where) for name, one in fields_of(value).items()}
     return {(section, ENABLED): Found(True, where), **given}
 
 

@@ -147,14 +147,19 @@ def _check_known(path: Path, where: str, spelt: Any) -> None:
 
 def _unknown(path: Path, below: Path, where: str, spelt: Any) -> ConfigurationError:
     known = names_below(below)
-    near = get_close_matches(path[len(below)], known, n=1)
+    near = _nearest(path[len(below)], known)
     named = spelt(path)
     mentioned = (
         f"{where}: there is no setting {named!r}" if named not in where else f"{where}: there is no such setting"
     )
-    if near:
-        return ConfigurationError(f"{mentioned}. Did you mean {spelt(_path_of([*below, near[0]]))!r}?")
+    if near is not None:
+        return ConfigurationError(f"{mentioned}. Did you mean {spelt((*below, near))!r}?")
     return ConfigurationError(f"{mentioned}; known are: {', '.join(known)}.")
+
+
+def _nearest(found: str, known: list[str]) -> str | None:
+    begun = [name for name in known if len(found) >= 3 and name.startswith(found)]
+    return next(iter(begun or get_close_matches(found, known, n=1)), None)
 
 
 def _of_text(text: str, path: Path) -> Any:

@@ -31,9 +31,9 @@ def all_rules() -> list[Rule]:
 
 
 class AlarmWatch:
-    """`look` answers what is there now; it is called on this thread only. Whatever fails here stays here."""
+    """`look` says what is there now (None: nothing), and is called on this thread only. What fails here stays here."""
 
-    def __init__(self, settings: Alarms, look: Callable[[], Seen], every_s: float = _LOOK_S) -> None:
+    def __init__(self, settings: Alarms, look: Callable[[], Seen | None], every_s: float = _LOOK_S) -> None:
         self._look, self._every_s = look, every_s
         self._rules = all_rules()
         self._book = Book()
@@ -69,7 +69,9 @@ class AlarmWatch:
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
             try:
-                self._once(self._look())
+                seen = self._look()
+                if seen is not None:
+                    self._once(seen)
                 self._troubles = 0
             except Exception as error:
                 self._troubles += 1

@@ -18,15 +18,17 @@ from slackwater.drivers.spark.bridge import SparkBridge, first_line
 from slackwater.drivers.spark.oddities import Oddities
 from slackwater.drivers.spark.telling import overview
 from slackwater.endpoint.server import Endpoint
-from slackwater.errors import AttachError
+from slackwater.errors import AttachError, ConfigurationError
 from slackwater.forwarding.forwarder import Forwarder
 from slackwater.policies.assembly import policy_for
+from slackwater.supervision.alarms import Told
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from slackwater.core.history import Entry
-    from slackwater.core.model import Report
+    from slackwater.core.model import QueryOptions, Report
+    from slackwater.drivers.spark.companions import Companions, SupervisedQuery
     from slackwater.drivers.spark.telling import Identity
     from slackwater.endpoint.overview import Overview
     from slackwater.forwarding.settings import Forwarding
@@ -92,6 +94,7 @@ class Handle:
         self._last_report: Report | None = None
         self._endpoint: Endpoint | None = None
         self._forwarder: Forwarder | None = None
+        self._companions: Companions | None = None
         self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
         self._in_charge = threading.Event()
         self._thread.start()
@@ -116,6 +119,8 @@ class Handle:
         if self._stop.is_set():
             return
         self._stop.set()
+        if self._companions is not None:
+            self._companions.close()
         self._thread.join(timeout=5)
         if self._forwarder is not None:
             self._forwarder.close()
@@ -152,6 +157,28 @@ class Handle:
     def set_class(self, query: str, priority_class: int) -> None:
         """Queries of a smaller class go before those of a greater one; 0 is usual."""
         self._order(lambda engine, now_wall_ts: engine.set_class(query, priority_class, now_wall_ts))
+
+    def change_options(self, queries: dict[str, QueryOptions]) -> None:
+        """What holds for queries that are started from now on, by name."""
+        self._bridge.options = dict(queries)
+
+    def accompany(self, companions: Companions) -> None:
+        """They end with the handle; `attach` calls it."""
+        self._companions = companions
+
+    def alarms(self) -> Told:
+        """The alarms that are active and those that were, the newest first."""
+        return self._companions.alarms() if self._companions is not None else Told(watched=False)
+
+    def supervised(self) -> list[SupervisedQuery]:
+        """With `attach(supervise=…)`: every query that was started since, its restarts, and as what it runs now."""
+        return self._companions.supervised() if self._companions is not None else []
+
+    def release(self, query: str) -> None:
+        """Do not start this query (by name or id) again when it dies, nor if it waits for that now."""
+        if self._companions is None:
+            raise ConfigurationError(f"{query!r} is not supervised: attach(supervise=True) supervises queries.")
+        self._companions.release(query)
 
     def _order(self, order: Order) -> None:
         """Carry it out between two decisions, on the scheduler's thread, and raise what it raises."""
@@ -192,7 +219,7 @@ class Handle:
         self._endpoint = Endpoint(
             application_id=identity.application_id,
             name=identity.name,
-            reads={"/api/status": lambda _: self.overview(identity)},
+            reads={"/api/status": lambda _: self.overview(identity), "/api/alarms": lambda _: self.alarms()},
             changes=self._forwarder.routes() if self._forwarder is not None else None,
             host=host,
             port=port,
@@ -305,6 +332,8 @@ class Handle:
                     return
                 if self._session_is_over():
                     log.info("the Spark session is gone; the scheduler ends")
+                    if self._companions is not None:
+                        self._companions.close()
                     return
                 troubles += 1
                 if troubles == 1:

@@ -122,6 +122,8 @@ class RestartingSupervisor:
     # ---- on the supervisor's thread -------------------------------------------------------------------------------
 
     def _ends(self) -> list[Ended]:
+        if is_stopped(self._spark):
+            return []
         added = self._records.ended.added
         ends, self._read = self._records.ended.since(self._read), added
         if time.monotonic() - self._asked >= _ASK_SPARK_S:
@@ -169,6 +171,11 @@ class RestartingSupervisor:
             self._remembered[query_id] = _Remembered(key, query, kept.again, kept.pool)
         log.info("%s was started again from its checkpoint", query.name or query_id)
         return key
+
+
+def is_stopped(spark: Any) -> bool:
+    """The user stopped the session; asks nobody."""
+    return spark.sparkContext._jsc is None  # noqa: SLF001 - what PySpark itself goes by
 
 
 def _why_not(spark: Any, query: Any) -> str | None:
