@@ -23,6 +23,7 @@ from slackwater.bench.experiment_commands import (
     bench_kills,
     bench_memory,
     bench_middleware_cost,
+    bench_supervision,
 )
 from slackwater.bench.late_commands import bench_late
 from slackwater.bench.mix_commands import bench_mix
@@ -52,6 +53,7 @@ bench.command(bench_scale, name="scale")
 bench.command(bench_classes, name="classes")
 bench.command(bench_memory, name="memory")
 bench.command(bench_beside, name="beside")
+bench.command(bench_supervision, name="supervision")
 bench.command(bench_hosts, name="hosts")
 bench.command(bench_middleware_cost, name="middleware-cost")
 bench.command(bench_engines, name="engines")
