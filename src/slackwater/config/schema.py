@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from slackwater.core.model import QueryOptions
 from slackwater.forwarding.settings import Forwarding
@@ -179,7 +179,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
 
 QUERY: Final[dict[str, Setting]] = {
     "target_latency_s": Setting(
-        seconds(optional=True), _QUERY.target_latency_s, "without windows: how old rows may grow"
+        seconds(optional=True), _QUERY.target_latency_s, "without windows: how old rows may grow", live=True
     ),
     "priority_class": Setting(
         Kind(lambda v: _is_whole(v) and -1000 <= v <= 1000, "a whole number from -1000 to 1000"),
@@ -187,12 +187,12 @@ QUERY: Final[dict[str, Setting]] = {
         "smaller goes first",
         live=True,
     ),
-    "deadline": Setting(seconds(optional=True), _QUERY.deadline, "seconds after a window's end for its result"),
-    "reads": Setting(_PLACES, (), "places that it is chained to upstream"),
-    "writes": Setting(_TEXT, _QUERY.writes, "place that it is chained to downstream"),
+    "deadline": Setting(
+        seconds(optional=True), _QUERY.deadline, "seconds after a window's end for its result", live=True
+    ),
+    "reads": Setting(_PLACES, (), "places that it is chained to upstream", live=True),
+    "writes": Setting(_TEXT, _QUERY.writes, "place that it is chained to downstream", live=True),
 }
-
-Section = Literal["forward", "supervise", "alarms"]
 
 
 def setting_at(path: Path) -> Setting:

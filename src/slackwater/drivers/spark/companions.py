@@ -166,10 +166,10 @@ class Companions:
         if QUERIES in heads:
             self._handle.change_options(settings.queries)
             running = {status.name for status in self._handle.status()}
-            for _, name, _ in [path for path in change.live if path[0] == QUERIES]:
-                if name in running:
-                    options = settings.queries.get(name)
-                    self._handle.set_class(name, options.priority_class if options is not None else 0)
+            for path in change.live:
+                if path[0] == QUERIES and path[2] == "priority_class" and path[1] in running:
+                    options = settings.queries.get(path[1])
+                    self._handle.set_class(path[1], options.priority_class if options is not None else 0)
 
     def _change_alarms(self, settings: Settings) -> None:
         watch = self._alarms
