@@ -188,7 +188,7 @@ QUERY: Final[dict[str, Setting]] = {
         live=True,
     ),
     "deadline": Setting(
-        seconds(optional=True), _QUERY.deadline, "seconds after a window's end for its result", live=True
+        seconds(optional=True), _QUERY.deadline, "seconds from a window's end to its result", live=True
     ),
     "reads": Setting(_PLACES, (), "places that it is chained to upstream", live=True),
     "writes": Setting(_TEXT, _QUERY.writes, "place that it is chained to downstream", live=True),
