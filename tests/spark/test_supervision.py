@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -62,6 +63,10 @@ def of(handle: Handle, name: str) -> Any:
     return next(one for one in handle.supervised() if one.name == name)
 
 
+def all_grew(queries: list[Any], seen: list[int]) -> bool:
+    return all(batches(query) > before for query, before in zip(queries, seen, strict=True))
+
+
 def test_one_of_several_queries_dies_again_and_again_and_every_row_comes_out_once(
     spark: Any, attach: Callable[..., Handle], feed: Feed, tmp_path: Path
 ) -> None:
@@ -72,11 +77,14 @@ def test_one_of_several_queries_dies_again_and_again_and_every_row_comes_out_onc
     sink = Fragile({0: 2, 2: 1, 3: 2})
     first = start_fragile(feed.stream(spark, files_per_batch=1), sink, "fragile", tmp_path / "checkpoint")
 
+    def took(step: int) -> bool:
+        return len(sink.rows) > step and not any(sink.deaths.get(batch_id) for batch_id in range(step + 1))
+
     for step in range(5):
         seen = [batches(query) for query in others]
         feed.put([(float(step), "a", 10 * step + number) for number in range(3)])
-        eventually(lambda step=step: len(sink.rows) > step and not any(sink.deaths.get(i) for i in range(step + 1)))
-        eventually(lambda seen=seen: all(batches(q) > n for q, n in zip(others, seen, strict=True)))
+        eventually(partial(took, step))
+        eventually(partial(all_grew, others, seen))
 
     assert sink.died == 5
     eventually(lambda: of(handle, "fragile").restarts == 5)

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.core.model import Stage
@@ -277,6 +277,7 @@ def test_a_lag_that_grows_from_step_to_step_is_falling_behind_until_it_no_longer
     assert world.events() == ["raised", "cleared"]
 
 
+@settings(deadline=None)
 @given(slide=st.integers(2, 60))
 def test_a_lag_that_only_swings_with_the_windows_is_not_falling_behind(slide: int) -> None:
     world = World()
@@ -367,6 +368,7 @@ def test_alarms_about_a_query_that_is_gone_are_taken_back() -> None:
 # ---- the book --------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(verdicts=st.lists(st.sampled_from(["wrong", "right", "neither"]), max_size=60), hold=st.integers(0, 5))
 def test_raised_and_cleared_alternate_and_a_clear_needs_its_time(verdicts: list[Any], hold: int) -> None:
     book, events = Book(), []
@@ -489,7 +491,8 @@ def test_the_watch_tells_by_log_and_function_and_survives_a_look_that_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, logger="slackwater")
-    world, got, looks = World(), [], [0]
+    world, looks = World(), [0]
+    got: list[Notice] = []
 
     def look() -> Seen | None:
         looks[0] += 1

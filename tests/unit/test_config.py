@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slackwater
@@ -39,6 +39,7 @@ def of(folder: Path, text: str = "", **more: Any) -> Resolved:
 SOURCES = ("argument", "environment", "Spark conf", "slackwater.toml", "default")
 
 
+@settings(deadline=None)
 @given(present=st.sets(st.sampled_from(SOURCES[:-1])))
 @pytest.mark.parametrize(("key", "default"), [("max_wait_s", 30.0), ("target_latency_s", 2.0)])
 def test_the_first_source_that_says_something_counts(

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.core.records import Ended
@@ -123,6 +123,7 @@ def test_a_start_that_fails_counts_and_is_tried_again_later() -> None:
     assert found.told()[0].last_error == "no such table"
 
 
+@settings(deadline=None)
 @given(
     before=st.integers(0, 10**6),
     chance=st.floats(0, 1, exclude_max=True),
@@ -133,8 +134,8 @@ def test_a_start_that_fails_counts_and_is_tried_again_later() -> None:
 def test_a_wait_is_never_negative_nor_longer_than_the_cap_and_its_jitter(
     before: int, chance: float, base_s: float, factor: float, jitter: float
 ) -> None:
-    settings = Supervision(base_s=base_s, factor=factor, cap_s=100, jitter=jitter)
-    waited = wait_s(settings, before, lambda: chance)
+    chosen = Supervision(base_s=base_s, factor=factor, cap_s=100, jitter=jitter)
+    waited = wait_s(chosen, before, lambda: chance)
     assert base_s * (1 - jitter) * 0.999 <= waited <= 100 * (1 + jitter) * 1.001
 
 
@@ -157,7 +158,8 @@ def eventually(condition: Callable[[], object]) -> None:
 
 
 def test_the_supervisor_starts_what_died_though_asking_and_starting_fail_now_and_then() -> None:
-    ends = [RuntimeError("Spark did not answer"), [Ended("run0", "clicks", "q", 0.0, "boom")]]
+    died = Ended("run0", "clicks", "q", 0.0, "boom")
+    ends: list[Exception | list[Ended]] = [RuntimeError("Spark did not answer"), [died]]
     tries: list[str] = []
     lock = threading.Lock()
 

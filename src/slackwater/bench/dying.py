@@ -116,7 +116,7 @@ class DyingQuery:
         while not self._stop.wait(every_s):
             before = len(self._deaths)
             self._order.set()
-            if not self._until(lambda before=before: len(self._deaths) > before):  # type: ignore[misc]
+            if not self._until(lambda before=before: len(self._deaths) > before):
                 self._order.clear()
                 return
             self._follow(self._deaths[-1])

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from slackwater.core.records import Ended, Log
 from slackwater.drivers.spark.bridge import first_line
+from slackwater.drivers.spark.failures import in_a_line
 from slackwater.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class RestartingSupervisor:
         for query_id, kept in running:
             if not kept.query.isActive:
                 error = kept.query.exception()
-                why = first_line(error) if error is not None else None
+                why = in_a_line(str(error)) if error is not None else None
                 found.append(Ended(kept.key, kept.query.name or query_id, query_id, time.time(), why))
         for end in found:
             self.found.add(end)
