@@ -12,19 +12,30 @@ PREAMBLE = (
 )
 
 
+FROM_PYTHON = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. Return Message: Traceback (most recent call last):
+  File "x.py", line 1, in f
+    raise ValueError("no")
+ValueError: no
+
+\tat java.base/java.lang.Thread.run(Thread.java:1)
+"""
+CHAINED = """Traceback (most recent call last):
+  File "a.py"
+KeyError: 1
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "b.py"
+OSError: 2
+"""
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (
-            PREAMBLE + "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. Reason: Return Message: Traceback (most "
-            'recent call last):\n  File "x.py", line 1, in f\n    raise ValueError("no")\nValueError: no\n\n\tat java.Foo\n',
-            "ValueError: no",
-        ),
-        (
-            "x Traceback (most recent call last):\n  File a\nKeyError: 1\n\nDuring handling of the above exception, "
-            "another exception occurred:\n\nTraceback (most recent call last):\n  File b\nOSError: 2\n",
-            "OSError: 2",
-        ),
+        (PREAMBLE + FROM_PYTHON, "ValueError: no"),
+        (CHAINED, "OSError: 2"),
         (PREAMBLE + "Job aborted.\n=== Streaming Query ===\nIdentifier: x", "Job aborted."),
         ("boom", "boom"),
         ("x Traceback (most recent call last):\n  cut off", "x Traceback (most recent call last):"),
