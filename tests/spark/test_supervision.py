@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import slackwater
-from slackwater import Alarms, Supervision
+from slackwater import Alarms, Supervision, late
 from tests.spark.support import Feed, batches, eventually, rates, start
 
 if TYPE_CHECKING:
@@ -158,6 +159,34 @@ def test_detaching_ends_supervision_and_leaves_pyspark_as_it_was(
     again = start_fragile(feed.stream(spark), sink, "left", tmp_path / "checkpoint")
     eventually(lambda: batches(again) >= 1)
     assert sink.all_rows == [1]
+
+
+def test_a_late_query_comes_back_by_its_own_start(
+    spark: Any, attach: Callable[..., Handle], feed: Feed, tmp_path: Path
+) -> None:
+    handle = attach(supervise=SOON)
+    out: dict[tuple[int, str], int] = {}
+    dies = [True]
+
+    def sink(results: Any, _: int) -> None:
+        rows = results.selectExpr("unix_seconds(window.start) AS start", "k", "total").collect()
+        out.update({(row.start, row.k): row.total for row in rows})
+        if dies:
+            dies.clear()
+            raise ValueError("deliberate")
+
+    query = (
+        late.window(feed.stream(spark), "ts", "10 seconds", watermark="1 second", allowed_lateness="30 seconds")
+        .groupBy("k")
+        .agg(F.sum("v").alias("total"))
+        .start(sink, tmp_path / "checkpoint", name="revenue")
+    )
+    feed.put([(1.0, "a", 1), (2.0, "a", 2), (12.0, "a", 4)])
+    eventually(lambda: not query.isActive)
+    eventually(lambda: of(handle, "revenue").restarts == 1)
+    feed.put([(25.0, "a", 8)])
+    eventually(lambda: out == {(0, "a"): 3, (10, "a"): 4})
+    assert late.handle(of(handle, "revenue").query).name == "revenue"
 
 
 class Deadly:

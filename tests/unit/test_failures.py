@@ -12,7 +12,7 @@ PREAMBLE = (
 )
 
 
-FROM_PYTHON = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. Return Message: Traceback (most recent call last):
+FROM_PYTHON = """[FOREACH_BATCH_USER_FUNCTION_ERROR] Return Message: Traceback (most recent call last):
   File "x.py", line 1, in f
     raise ValueError("no")
 ValueError: no
