@@ -179,12 +179,16 @@ def test_the_others_latency_beside_a_query_that_dies_is_compared_with_that_besid
     assert orders == [(0, None), (0, 5.0), (1, None), (1, 5.0)]
     rows = [(row["run"], row["deaths"], row["alarm_s_max"]) for row in found.rows]
     assert rows[:2] == [(CALM, 0, None), (KILLED, 2, 6.0)]
-    verdicts = {claim.claim: (claim.measured, claim.holds) for claim in found.claims}
-    assert verdicts["deaths"] == (4, True)
-    assert verdicts["seconds from a death to its alarm, at most"] == (6.0, False)
-    assert verdicts["deaths after which it did not come back"] == (2, False)
-    ratios = [verdict for name, verdict in verdicts.items() if "latency" in name]
-    assert ratios == [(1.5, False), (1.5, False)]
+    assert [(claim.claim.split()[0], claim.measured, claim.holds) for claim in found.claims] == [
+        ("the", 1.5, False),
+        ("the", 1.5, False),
+        ("deaths", 4, True),
+        ("deaths", 0, True),
+        ("seconds", 6.0, False),
+        ("deaths", 2, False),
+        ("windows", 0, True),
+        ("windows", 0, True),
+    ]
 
 
 def test_supervision_of_runs_that_failed_claims_nothing_about_latency(fake: Any) -> None:

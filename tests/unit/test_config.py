@@ -152,7 +152,7 @@ def test_lists_and_names_with_dots_and_underscores_are_possible_everywhere(tmp_p
         environment={"SLACKWATER_QUERIES__my__query__READS": "topic:a@b, /data/x"},
         conf={"spark.slackwater.queries.shop.clicks.deadline": "3"},
     ).settings()
-    assert found.queries["my__query"].reads == ("topic:a@b", "/data/x")
+    assert found.queries["my__query"].reads == ("topic:a@b", "file:/data/x")
     assert found.queries["shop.clicks"].deadline == 3
 
 
