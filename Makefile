@@ -24,8 +24,9 @@ CLASSES := build/spark-classes.jsa
 POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
-  bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
-  bench-page screenshots bench-policies bench-workloads verify chaos bench-mix bench-scale report clean
+  bench-classes bench-memory bench-late bench-beside bench-supervision bench-kills bench-cluster bench-chain \
+  bench-hosts bench-engines bench-page screenshots bench-policies bench-workloads verify chaos bench-mix bench-scale \
+  report clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -164,6 +165,10 @@ bench-beside: setup ## Queries beside one that executes windows again for late r
 bench-kills: setup ## Kill a late query at chosen and random moments, and check what comes out
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench kills --kills 20 --seed 1 --json $(RESULTS)/kills.json
+
+bench-supervision: setup ## Kill one of 8 queries again and again: alarm, return, and what the others pay
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench supervision --seeds 3 --json $(RESULTS)/supervision.json
 
 bench-hosts: setup ## An urgent application on a full host, under the OS and under the middleware (needs root)
 	@mkdir -p $(RESULTS)

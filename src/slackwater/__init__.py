@@ -13,8 +13,10 @@ from slackwater.drivers.spark.doctor import Finding, doctor
 from slackwater.drivers.spark.handle import Handle, QueryStatus, SchedulerStats
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
 from slackwater.forwarding.settings import Forwarding, Peer
+from slackwater.supervision.settings import Alarms, Supervision
 
 __all__ = [
+    "Alarms",
     "AttachError",
     "Choice",
     "ConfigurationError",
@@ -29,6 +31,7 @@ __all__ = [
     "SchedulerStats",
     "SlackwaterError",
     "Snapshot",
+    "Supervision",
     "__version__",
     "attach",
     "doctor",

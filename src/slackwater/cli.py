@@ -23,6 +23,7 @@ from slackwater.bench.experiment_commands import (
     bench_kills,
     bench_memory,
     bench_middleware_cost,
+    bench_supervision,
 )
 from slackwater.bench.late_commands import bench_late
 from slackwater.bench.mix_commands import bench_mix
@@ -30,6 +31,7 @@ from slackwater.bench.produce_command import produce
 from slackwater.bench.scale_commands import bench_scale
 from slackwater.chaos.commands import chaos
 from slackwater.cluster.commands import cluster
+from slackwater.config.commands import config
 from slackwater.control.commands import COMMANDS as CONTROL
 from slackwater.drivers.spark.run_command import run
 from slackwater.errors import ConfigurationError, SlackwaterError
@@ -55,6 +57,7 @@ bench.command(bench_scale, name="scale")
 bench.command(bench_classes, name="classes")
 bench.command(bench_memory, name="memory")
 bench.command(bench_beside, name="beside")
+bench.command(bench_supervision, name="supervision")
 bench.command(bench_hosts, name="hosts")
 bench.command(bench_middleware_cost, name="middleware-cost")
 bench.command(bench_engines, name="engines")
@@ -67,6 +70,7 @@ app.command(chaos)
 app.command(late)
 app.command(middleware)
 app.command(cluster)
+app.command(config)
 kafka.command(produce)
 app.command(kafka)
 for steering in CONTROL:

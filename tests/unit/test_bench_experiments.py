@@ -14,6 +14,7 @@ from slackwater.bench.cpu import live_mb, paused_pct
 from slackwater.bench.harness import Listener
 from slackwater.bench.measure import cause_of_end
 from slackwater.bench.model import Heap, QueryResult, RunResult, RunSpec, WindowCounts, WorkerResult
+from slackwater.bench.supervision import CALM, KILLED, supervision
 from slackwater.bench.worker import HIGH
 from slackwater.drivers.spark.handle import Expectation
 from slackwater.errors import SlackwaterError
@@ -162,3 +163,39 @@ def test_the_last_range_that_was_named_before_the_watermark_came_is_what_counts(
 def test_without_any_range_nothing_is_claimed() -> None:
     found = Ranges(0.9).accuracy({}, 0, 1)
     assert (found.count, found.inside, found.range_s) == (0, None, None)
+
+
+def test_the_others_latency_beside_a_query_that_dies_is_compared_with_that_beside_one_that_lives(fake: Any) -> None:
+    def result(spec: RunSpec) -> RunResult:
+        assert spec.doomed is not None
+        kills = {"deaths": 2, "alarm_s": [0.5, 6.0], "started_again_s": [1.1, None], "batch_again_s": [2.0, None]}
+        windows = {"windows": 4, "windows_wrong": 0, "windows_missing": 0}
+        killed = spec.doomed.every_s is not None
+        return replace(result_of(spec, 3.0 if killed else 2.0), doomed=(kills if killed else {"deaths": 0}) | windows)
+
+    ran = fake(result)
+    found = supervision(replace(BASE, policy="klink"), 5.0, (0, 1), Listener())
+    orders = [(spec.seed, spec.doomed and spec.doomed.every_s) for spec in ran]
+    assert orders == [(0, None), (0, 5.0), (1, None), (1, 5.0)]
+    rows = [(row["run"], row["deaths"], row["alarm_s_max"]) for row in found.rows]
+    assert rows[:2] == [(CALM, 0, None), (KILLED, 2, 6.0)]
+    assert [(claim.claim.split()[0], claim.measured, claim.holds) for claim in found.claims] == [
+        ("the", 1.5, False),
+        ("the", 1.5, False),
+        ("deaths", 4, True),
+        ("deaths", 0, True),
+        ("seconds", 6.0, False),
+        ("deaths", 2, False),
+        ("windows", 0, True),
+        ("windows", 0, True),
+    ]
+
+
+def test_supervision_of_runs_that_failed_claims_nothing_about_latency(fake: Any) -> None:
+    def result(spec: RunSpec) -> RunResult:
+        raise SlackwaterError("query ysb_0 ended during the run")
+
+    fake(result)
+    found = supervision(replace(BASE, policy="klink"), 5.0, (0,), Listener())
+    assert all("failed" in row for row in found.rows)
+    assert [claim.holds for claim in found.claims if claim.claim == "deaths"] == [False]

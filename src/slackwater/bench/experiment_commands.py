@@ -1,4 +1,4 @@
-"""`slackwater bench classes`, `bench memory`, `bench beside`, `bench hosts` and `bench kills`."""
+"""`slackwater bench classes`, `bench memory`, `bench beside`, `bench supervision`, `bench hosts` and `bench kills`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slackwater.bench import experiments, hosts
 from slackwater.bench.commands import Shown, progress_bar, terminated_as_interrupted
 from slackwater.bench.harness import check
 from slackwater.bench.hosts_child import ChildSpec
-from slackwater.bench.model import BenchPlan, Beside, RunSettings, RunSpec
+from slackwater.bench.model import BenchPlan, Beside, RunSettings, RunSpec, contender
 from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
 from slackwater.provenance import commit
 from slackwater.sim.show import show
@@ -179,6 +179,55 @@ def bench_beside(
     (name,) = _checked(base, policy, seeds)
     base = replace(base, policy=name, beside=Beside(rate=late_rate, window_s=window))
     _run(lambda listener: experiments.beside(base, staleness, range(seeds), listener), json_file)
+
+
+def bench_supervision(
+    *,
+    queries: int = 8,
+    rate: int = 10_000,
+    window: float = 10.0,
+    seconds: float = 180.0,
+    policy: str = "klink",
+    every: float = 15.0,
+    seeds: int = 1,
+    cores: int = 2,
+    heap: str = "2g",
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> None:
+    """Does a query that dies again and again come back, is it told of, and do the others keep their latency?
+
+    Parameters
+    ----------
+    queries
+        Number of queries, the one included that is killed.
+    rate
+        Events per second of each.
+    window
+        Length of the windows in seconds.
+    seconds
+        Length of the measured span.
+    policy
+        By which all are scheduled.
+    every
+        Seconds from its return to its next death.
+    seeds
+        Number of seeds.
+    cores
+        Cores that Spark gets.
+    heap
+        Heap of Spark's JVM.
+    json_file
+        File for rows and claims.
+    """
+    from slackwater.bench.supervision import supervision  # noqa: PLC0415 - it knows the experiments
+
+    if queries < 2 or every <= 0:
+        raise ConfigurationError(f"--queries {queries} --every {every:g}: two queries and a positive span are needed.")
+    base = _base(queries - 1, rate, window, seconds, RunSettings(cores=cores, heap=heap))
+    (name,) = _checked(base, policy, seeds)
+    if contender(name).kind != "slackwater":
+        raise ConfigurationError(f"--policy {name}: plain Spark brings no query back; name a policy of Slackwater's.")
+    _run(lambda listener: supervision(replace(base, policy=name), every, range(seeds), listener), json_file)
 
 
 def bench_kills(

@@ -58,6 +58,13 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class Doomed:
+    """One more query of the workload, under supervision, that is killed every so often; None: never."""
+
+    every_s: float | None = None
+
+
+@dataclass(frozen=True)
 class OnCluster:
     """Spark runs on a standalone cluster of the run's own; one worker may be killed in the measured span."""
 
@@ -112,6 +119,7 @@ class RunSpec:
     high: int = 0  # so many of the queries are of the class HIGH
     memory_bound: float = 0.75  # share of the heap from which on klink frees memory first
     beside: Beside | None = None
+    doomed: Doomed | None = None
     serve: bool = False  # let others read it: the middleware, or a browser
     cluster: OnCluster | None = None  # None: the driver runs the tasks itself
     kafka: OnKafka | None = None  # None: Spark's rate source
@@ -387,6 +395,7 @@ class RunResult:
     cluster: ClusterRun | None = None
     kafka: KafkaRun | None = None
     beside: dict[str, Any] | None = None  # what the query beside the measured ones did
+    doomed: dict[str, Any] | None = None  # what the one did that was killed
     slowdown: Distribution | None = None  # of a mix, as are the next two
     per_group: list[GroupResult] = field(default_factory=list)
     per_class: list[GroupResult] = field(default_factory=list)

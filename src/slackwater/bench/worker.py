@@ -36,6 +36,7 @@ from slackwater.bench.cpu import (
     paused_pct,
     tree_cpu_s,
 )
+from slackwater.bench.dying import ALARMS, SUPERVISION, DyingQuery
 from slackwater.bench.measure import (
     Span,
     batches_of,
@@ -229,6 +230,7 @@ class _Run:
             self.members = [replace(member, workload=kafka.workload) for member in self.members]
         self.running: list[RunningQuery] = []
         self.beside: Any = None
+        self.doomed: DyingQuery | None = None
         self.decisions: list[tuple[int, int]] = []
         self.cpu: list[tuple[int, float]] = []
         self.ranges = [Ranges(confidence) for confidence in CONFIDENCES]
@@ -268,6 +270,17 @@ class _Run:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)
         if self.spec.beside is not None:
             self.beside = _start_beside(self.spark, self.spec.beside, self.spec.seed, self.scratch)
+        if self.spec.doomed is not None:
+            self._start_doomed()
+
+    def _start_doomed(self) -> None:
+        """One query more than are measured, of the same kind."""
+        workload, queries = workload_of(replace(self.spec, queries=self.spec.queries + 1))
+        spec = replace(queries[-1], name="doomed")
+        self.doomed = DyingQuery(self.spark, workload, spec, self.scratch / "checkpoints" / "doomed", self.handle)
+        give_up = time.monotonic() + self.spec.settings.start_wait_s
+        while time.monotonic() < give_up and not self.doomed.batches:
+            time.sleep(0.1)
 
     def _warm_up(self) -> tuple[bool, float]:
         spec = self.spec
@@ -287,6 +300,8 @@ class _Run:
         first = self._snapshot()
         if self.cluster is not None:
             self.cluster.begin(self.handle)
+        if self.doomed is not None and self.spec.doomed is not None and self.spec.doomed.every_s is not None:
+            self.doomed.begin(self.spec.doomed.every_s)
         self._sleep(time.monotonic(), self.spec.seconds, "measuring", of_s=self.spec.seconds)
         last = self._snapshot()
         return first, last
@@ -313,6 +328,8 @@ class _Run:
             self.kafka.end()
         if self.beside is not None:
             self.beside.stream.stop()
+        if self.doomed is not None:
+            self.doomed.end()
         return [self._batches(running) for running in self.running]
 
     def _outcome(
@@ -396,6 +413,7 @@ class _Run:
             else [],
             warnings=self.warnings,
             beside=None if self.beside is None else self.beside.status(),
+            doomed=None if self.doomed is None else self.doomed.outcome(),
             cluster=None if self.cluster is None else self.cluster.end(),
             slowdown=slowdown(per_query) if spec.groups else None,
             per_group=by_group(per_query) if spec.groups else [],
@@ -575,6 +593,8 @@ def _attached(spark: SparkSession, chosen: Contender, spec: RunSpec, cleanup: Ex
         queries=classes,
         memory_bound=spec.memory_bound,
         serve=spec.serve,
+        supervise=SUPERVISION if spec.doomed is not None else False,
+        alarms=ALARMS if spec.doomed is not None else False,
     )
     if attached.url is not None:
         report("serving", url=attached.url, token_file=str(attached.token_file))

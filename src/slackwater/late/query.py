@@ -9,6 +9,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from slackwater.drivers.spark.restart import started_again_by
 from slackwater.drivers.spark.sessions import tell
 from slackwater.errors import ConfigurationError
 from slackwater.late.aggregates import decompose
@@ -212,7 +213,8 @@ class LateQuery:
             writer = writer.trigger(**trigger)
         try:
             run.recover()
-            stream = writer.start()
+            with started_again_by(lambda: self.start(sink, checkpoint, store=store, name=name, trigger=trigger)):
+                stream = writer.start()
         except BaseException:
             opened.close()
             raise

@@ -54,7 +54,7 @@ public final class SlackwaterGate {
     // The interval put in place of the user's: so long that Spark always asks our clock to wait.
     static final long GATED_INTERVAL_MS = 1L << 52;
     static final long WATCHDOG_TICK_MS = 250L;
-    static final int MAX_ERROR_LENGTH = 500;
+    static final int MAX_ERROR_LENGTH = 8000;
     static final int MAX_UNREAD_BATCHES = 64;
     static final int MAX_OPERATORS = 100;
     static final int MAX_PLAN_DEPTH = 500;

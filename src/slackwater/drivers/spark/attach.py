@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from slackwater.config.sources import CONF_PREFIX
 from slackwater.core.engine import EngineSettings
-from slackwater.core.model import QueryOptions
 from slackwater.drivers.spark.bridge import SparkBridge
+from slackwater.drivers.spark.companions import Companions, Given
 from slackwater.drivers.spark.handle import Handle
 from slackwater.drivers.spark.sessions import give_way, remember
 from slackwater.drivers.spark.telling import identity_of
@@ -14,35 +16,46 @@ from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
 from slackwater.endpoint.server import LOOPBACK
 from slackwater.errors import AttachError, ConfigurationError
-from slackwater.forwarding.settings import Forwarding
 from slackwater.policies.assembly import engine_for
 from slackwater.telemetry.spans import Spans
 
 if TYPE_CHECKING:
-    from slackwater.core.model import Knob, Policy
+    from slackwater.core.model import Knob, Policy, QueryOptions
+    from slackwater.forwarding.settings import Forwarding
+    from slackwater.supervision.settings import Alarms, Supervision
 
 _ATTACHED_PROPERTY = "slackwater.attached."
+_BETWEEN = "\x1e"
 
 
 def attach(
     spark: Any,
-    policy: str | Policy = "klink",
+    policy: str | Policy | None = None,
     *,
-    lanes: int | Literal["auto"] = "auto",
-    knob: Knob = "balanced",
-    tune: bool = False,
+    lanes: int | Literal["auto"] | None = None,
+    knob: Knob | None = None,
+    tune: bool | None = None,
     queries: dict[str, QueryOptions] | None = None,
-    max_wait_s: float = 30.0,
-    target_latency_s: float = 2.0,
-    confidence: float = 0.95,
-    memory_bound: float = 0.75,
+    max_wait_s: float | None = None,
+    target_latency_s: float | None = None,
+    confidence: float | None = None,
+    memory_bound: float | None = None,
     period_s: float | None = None,
-    watchdog_s: float = 3.0,
-    serve: bool | int | str = False,
-    forward: bool | Forwarding = False,
-    otel: bool = False,
+    watchdog_s: float | None = None,
+    serve: bool | int | str | None = None,
+    forward: bool | Forwarding | None = None,
+    otel: bool | None = None,
+    supervise: bool | Supervision | None = None,
+    alarms: bool | Alarms | None = None,
+    config: str | Path | None = None,
 ) -> Handle:
     """Schedule every streaming query of this session's Spark context, running ones included.
+
+    What is not given (None) comes from the environment (`SLACKWATER_…`), else from Spark's conf
+    (`spark.slackwater.…`), else from `slackwater.toml` (`config`, else `$SLACKWATER_CONFIG`, else in the working
+    directory), else it is the default: policy "klink", lanes "auto", knob "balanced", tune False, max_wait_s 30,
+    target_latency_s 2, confidence 0.95, memory_bound 0.75, no period, watchdog_s 3; no endpoint, no forwarding, no
+    supervision. While attached, a file that changes is read again.
 
     `memory_bound` is the share of the heap from which on `klink` lets those queries go first that free most;
     `period_s` asks the policy no more often than that. `serve` opens an HTTP endpoint where others on this host can
@@ -50,37 +63,48 @@ def attach(
     middleware and the command line. `forward` tells schedulers of applications that are chained to this one, by folders
     or tables that one writes and the other reads, what they need to know, and listens to them; it serves as well.
     `otel` makes each batch a span, through the OpenTelemetry that the application has set up.
+    `supervise` starts queries that die again, from their checkpoints; `alarms` tells when something goes wrong, by
+    default where the application serves or is supervised.
     Nothing else changes: start and stop queries as before. `detach()`, or the end of a `with` block, gives plain
     Spark back with the queries still running; so does a scheduler that is not heard from for `watchdog_s`.
     """
+    arguments = {name: value for name, value in locals().items() if name not in ("spark", "config")}
     _check_session(spark)
-    if not 0.5 <= watchdog_s <= 60:
-        raise ConfigurationError(f"watchdog_s={watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
-    options = _check_options(queries)
-    forwarding = _check_forwarding(forward)
-    address = check_address(serve if forwarding is None or serve is not False else True)
+    given = Given(arguments, Path(config) if config is not None else None, conf_of(spark))
+    resolved = given.resolve()
+    chosen = resolved.settings()
+    if not 0.5 <= chosen.watchdog_s <= 60:
+        raise ConfigurationError(f"watchdog_s={chosen.watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
+    address = check_address(chosen.serve if chosen.forward is None or chosen.serve is not False else True)
     settings = EngineSettings(
-        lanes=lanes,
-        max_wait_s=max_wait_s,
-        target_latency_s=target_latency_s,
-        hold_for_readers=forwarding is not None,
-        confidence=confidence,
+        lanes=chosen.lanes,
+        max_wait_s=chosen.max_wait_s,
+        target_latency_s=chosen.target_latency_s,
+        hold_for_readers=chosen.forward is not None,
+        confidence=chosen.confidence,
     )
-    engine = engine_for(policy, settings, knob=knob, memory_bound=memory_bound, period_s=period_s)
-    chosen = engine.policy
+    engine = engine_for(
+        chosen.policy,
+        settings,
+        knob=chosen.knob,
+        memory_bound=chosen.memory_bound,
+        period_s=chosen.period_s,
+    )
     marker = _ATTACHED_PROPERTY + spark.sparkContext.applicationId
     system = spark._jvm.java.lang.System  # noqa: SLF001 - PySpark has no public door to the JVM
     if system.getProperty(marker) is not None and not give_way(spark.sparkContext.applicationId):
         raise AttachError(
             "Slackwater is attached to this Spark application already. Use that handle, or call its detach() first."
         )
-    tuned = tune_session(spark) if tune else []
+    tuned = tune_session(spark) if chosen.tune else []
     try:
-        bridge = SparkBridge(spark, watchdog_s=watchdog_s, enforce=chosen.enforces, options=options)
+        bridge = SparkBridge(
+            spark, watchdog_s=chosen.watchdog_s, enforce=engine.policy.enforces, options=chosen.queries
+        )
     except AttachError:
         restore(spark, tuned)
         raise
-    system.setProperty(marker, chosen.name)
+    system.setProperty(marker, engine.policy.name)
 
     def released() -> None:
         system.clearProperty(marker)
@@ -88,10 +112,14 @@ def attach(
 
     handle = Handle(bridge, engine, released)
     try:
-        if otel:
+        identity = identity_of(spark)
+        if chosen.otel:
             handle.follow("opentelemetry", Spans(engine.records))
+        companions = Companions(handle, spark, identity, engine.records)
+        handle.accompany(companions)
+        companions.start(chosen, resolved, given)
         if address is not None:
-            handle.serve(identity_of(spark), *address, forwarding)
+            handle.serve(identity, *address, chosen.forward)
     except BaseException:  # a full disk, too: nobody would have the handle to detach
         handle.detach()
         raise
@@ -126,19 +154,8 @@ def check_address(serve: bool | int | str) -> tuple[str, int] | None:
     return host.strip("[]") or LOOPBACK, int(port)
 
 
-def _check_forwarding(forward: bool | Forwarding) -> Forwarding | None:
-    if isinstance(forward, Forwarding):
-        return forward
-    if not isinstance(forward, bool):
-        raise ConfigurationError(f"forward={forward!r}: True, or slackwater.Forwarding(peers=…), is needed.")
-    return Forwarding() if forward else None
-
-
-def _check_options(queries: dict[str, QueryOptions] | None) -> dict[str, QueryOptions]:
-    for name, value in (queries or {}).items():
-        if not isinstance(value, QueryOptions):
-            raise ConfigurationError(
-                f"queries[{name!r}] is {value!r}: give slackwater.QueryOptions(target_latency_s=…, "
-                "priority_class=…, deadline=…)."
-            )
-    return dict(queries or {})
+def conf_of(spark: Any) -> dict[str, str]:
+    """What Spark's conf says of us, the session's own before that of the context. One call to the JVM."""
+    told = str(spark._jsparkSession.conf().getAll().mkString(_BETWEEN))  # noqa: SLF001 - PySpark would take hundreds
+    pairs = (entry.partition(" -> ") for entry in told.split(_BETWEEN))
+    return {key: value for key, _, value in pairs if key.startswith(CONF_PREFIX)}

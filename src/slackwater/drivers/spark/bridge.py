@@ -21,7 +21,7 @@ class SparkBridge:
     """One attached session."""
 
     def __init__(self, spark: Any, *, watchdog_s: float, enforce: bool, options: dict[str, QueryOptions]) -> None:
-        self._options = options
+        self.options = options
         self.notes: list[str] = []
         self.opened = 0
         self.jvm_cpu_s = 0.0
@@ -56,7 +56,7 @@ class SparkBridge:
         self.notes.extend(seen.notes)
         self.opened = seen.opened
         self.jvm_cpu_s = seen.cpu_ns / 1e9
-        return wire.report_of(seen, self._options)
+        return wire.report_of(seen, self.options)
 
     def wake(self) -> None:
         """Let an exchange that waits return now. From any thread."""

@@ -20,9 +20,10 @@ from slackwater.drivers.spark.bridge import SparkBridge, first_line
 from slackwater.drivers.spark.oddities import Oddities
 from slackwater.drivers.spark.telling import overview
 from slackwater.endpoint.server import Endpoint
-from slackwater.errors import AttachError
+from slackwater.errors import AttachError, ConfigurationError
 from slackwater.forwarding.forwarder import Forwarder
 from slackwater.policies.assembly import policy_for
+from slackwater.supervision.alarms import Told
 from slackwater.telemetry.following import Consumer, Follower
 from slackwater.telemetry.routes import metrics_routes
 from slackwater.telemetry.totals import Totals
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from slackwater.core.history import Entry
-    from slackwater.core.model import Report
+    from slackwater.core.model import QueryOptions, Report
+    from slackwater.drivers.spark.companions import Companions, SupervisedQuery
     from slackwater.drivers.spark.telling import Identity
     from slackwater.endpoint.overview import Overview
     from slackwater.endpoint.server import Change, Read
@@ -101,6 +103,7 @@ class Handle:
         self._page: Page | None = None
         self._forwarder: Forwarder | None = None
         self._followers: list[Follower] = []
+        self._companions: Companions | None = None
         self._thread = threading.Thread(target=self._run, name="slackwater", daemon=True)
         self._in_charge = threading.Event()
         self._thread.start()
@@ -125,6 +128,8 @@ class Handle:
         if self._stop.is_set():
             return
         self._stop.set()
+        if self._companions is not None:
+            self._companions.close()
         self._thread.join(timeout=5)
         if self._forwarder is not None:
             self._forwarder.close()
@@ -165,6 +170,28 @@ class Handle:
     def set_class(self, query: str, priority_class: int) -> None:
         """Queries of a smaller class go before those of a greater one; 0 is usual."""
         self._order(lambda engine, now_wall_ts: engine.set_class(query, priority_class, now_wall_ts))
+
+    def change_options(self, queries: dict[str, QueryOptions]) -> None:
+        """What holds for queries that are started from now on, by name."""
+        self._bridge.options = dict(queries)
+
+    def accompany(self, companions: Companions) -> None:
+        """They end with the handle; `attach` calls it."""
+        self._companions = companions
+
+    def alarms(self) -> Told:
+        """The alarms that are active and those that were, the newest first."""
+        return self._companions.alarms() if self._companions is not None else Told(watched=False)
+
+    def supervised(self) -> list[SupervisedQuery]:
+        """With `attach(supervise=…)`: every query that was started since, its restarts, and as what it runs now."""
+        return self._companions.supervised() if self._companions is not None else []
+
+    def release(self, query: str) -> None:
+        """Do not start this query (by name or id) again when it dies, nor if it waits for that now."""
+        if self._companions is None:
+            raise ConfigurationError(f"{query!r} is not supervised: attach(supervise=True) supervises queries.")
+        self._companions.release(query)
 
     def _order(self, order: Order) -> None:
         """Carry it out between two decisions, on the scheduler's thread, and raise what it raises."""
@@ -212,7 +239,10 @@ class Handle:
         """Open the endpoint; `attach(serve=…)` does."""
         if forwarding is not None:
             self._forwarder = Forwarder(identity.application_id, forwarding, self._bridge.wake)
-        reads: dict[str, Read] = {"/api/status": lambda _: self.overview(identity)}
+        reads: dict[str, Read] = {
+            "/api/status": lambda _: self.overview(identity),
+            "/api/alarms": lambda _: self.alarms(),
+        }
         changes: dict[str, Change] = {**self._forwarder.routes()} if self._forwarder is not None else {}
         reads |= reading(self._engine, lambda: self.overview(identity))
         changes |= steering(self, self._engine)
@@ -224,7 +254,7 @@ class Handle:
             name=identity.name,
             reads=reads,
             changes=changes,
-            own=self._page.routes() | metrics_routes(lambda: self.overview(identity), totals),
+            own=self._page.routes() | metrics_routes(lambda: self.overview(identity), totals, self._active_alarms),
             host=host,
             port=port,
         )
@@ -233,6 +263,9 @@ class Handle:
     def follow(self, name: str, consumer: Consumer) -> None:
         """Let it take what is new every second, in a thread of its own, until detached."""
         self._followers.append(Follower(name, consumer))
+
+    def _active_alarms(self) -> list[tuple[str, str]]:
+        return [(alarm.kind, alarm.query) for alarm in self.alarms().active]
 
     def overview(self, identity: Identity) -> Overview:
         """What the application tells of itself, as of the last decision."""
@@ -345,6 +378,8 @@ class Handle:
                     return
                 if self._session_is_over():
                     log.info("the Spark session is gone; the scheduler ends")
+                    if self._companions is not None:
+                        self._companions.close()
                     return
                 troubles += 1
                 if troubles == 1:

@@ -58,5 +58,10 @@ def tell(spark: Any, name: str, teller: Teller) -> None:
     _tellers.setdefault(spark.sparkContext.applicationId, {})[name] = teller
 
 
+def untell(application_id: str, name: str) -> None:
+    """What was told under this name is no more."""
+    _tellers.get(application_id, {}).pop(name, None)
+
+
 def tellers(application_id: str) -> Mapping[str, Teller]:
     return dict(_tellers.get(application_id, {}))

@@ -22,6 +22,7 @@ from slackwater.core.model import (
     Report,
 )
 from slackwater.core.places import normalised
+from slackwater.drivers.spark.failures import in_a_line
 from slackwater.drivers.spark.plan import About, facts_of
 
 log = logging.getLogger("slackwater")
@@ -165,7 +166,7 @@ def _query(query: _Query, options: dict[str, QueryOptions]) -> QueryReport:
         awaited=query.awaited,
         batches=tuple(report for batch in query.batches if (report := _batch(query.run, batch)) is not None),
         facts=_facts(query.run, query.about, options) if query.about else None,
-        error=query.error,
+        error=in_a_line(query.error) if query.error is not None else None,
     )
 
 
