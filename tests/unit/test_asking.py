@@ -6,6 +6,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from slackwater.endpoint import asking
@@ -14,6 +15,9 @@ from slackwater.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+TOKEN = "t"  # noqa: S105 - of a server in this file
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -40,6 +44,17 @@ class Engine(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
         self.close_connection = self.path == "/there"
+
+    def do_POST(self) -> None:
+        sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        status, headers = (429, {"Retry-After": "7"}) if self.path == "/often" else (200, {})
+        said = {"error": "too often"} if status == 429 else {"sent": sent, "token": self.headers["Authorization"]}
+        body = msgspec.json.encode(said)
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -93,3 +108,11 @@ def test_answers_of_another_kind_and_size_are_refused(asker, monkeypatch):
     monkeypatch.setattr(asking, "LARGEST_ANSWER_BYTES", 4)
     with pytest.raises(UnreachableError, match="more than 4 bytes"):
         asker.get("/x", dict[str, int])
+
+
+def test_a_change_is_sent_with_its_token_and_a_refusal_tells_why_and_when_to_come_again(asker):
+    sent = asker.post("/x", {"query": "a"}, dict[str, str], token=TOKEN)
+    assert sent == {"sent": '{"query":"a"}', "token": f"Bearer {TOKEN}"}
+    with pytest.raises(RefusedError, match="429") as refused:
+        asker.post("/often", {}, dict[str, str], token=TOKEN)
+    assert (refused.value.status, refused.value.said, refused.value.retry_after_s) == (429, "too often", 7.0)

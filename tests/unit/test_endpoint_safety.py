@@ -246,7 +246,7 @@ def test_a_head_that_drips_in_is_ended_after_an_answer_as_well_as_before(serve):
 
 
 def test_a_body_that_drips_in_is_refused_and_the_connection_ended(serve):
-    endpoint = serve(Limits(body_s=0.2))
+    endpoint = serve(Limits(body_s=0.2, request_s=1.0))
     with closing(connected(endpoint)) as slow:
         slow.sendall(
             f"POST /api/change HTTP/1.1\r\nhost: 127.0.0.1:{endpoint.port}\r\n"

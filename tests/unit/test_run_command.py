@@ -28,12 +28,9 @@ print(__name__, __doc__, sys.argv[1:], len(logging.root.handlers), sys.modules["
 class Kept: pass
 def later():
     import pickle
-    done.wait()
+    threading.main_thread().join()
     print("later", type(pickle.loads(pickle.dumps(Kept()))).__name__)
-done = threading.Event()
 threading.Thread(target=later).start()
-threading.main_thread().join(0)
-done.set()
 sys.exit(7)
 '''
 

@@ -107,9 +107,6 @@ def _too_many(wait_s: float, what: str) -> tuple[int, str, dict[bytes, bytes]] |
 
 async def _refuse(send: Send, status: int, why: str, headers: dict[bytes, bytes]) -> None:
     body = msgspec.json.encode({"error": why})
-    # Closed, because a body may be on its way that nobody is going to read.
-    always = {b"content-type": b"application/json", b"content-length": str(len(body)).encode(), b"connection": b"close"}
-    if status == 429:
-        del always[b"connection"]
+    always = {b"content-type": b"application/json", b"content-length": str(len(body)).encode()}
     await send({"type": "http.response.start", "status": status, "headers": [*(always | headers).items()]})
     await send({"type": "http.response.body", "body": body})

@@ -113,8 +113,6 @@ async def _answered(request: Request, work: Callable[[], Awaitable[Any]]) -> Res
         return _json(await work())
     except Refused as why:
         headers = {} if why.retry_after_s is None else {"retry-after": retry_after(why.retry_after_s)}
-        if why.status in (408, 413):
-            headers["connection"] = "close"
         return _json({"error": str(why)}, why.status, headers)
     except Exception as error:
         log.warning("the endpoint could not answer %s: %s: %s", request.url.path, type(error).__name__, error)
@@ -122,6 +120,7 @@ async def _answered(request: Request, work: Callable[[], Awaitable[Any]]) -> Res
 
 
 async def _body(request: Request, body_s: float) -> bytes:
+    """What is refused is not cut off: that would lose the answer. The rest has as long as a next request would have."""
     content = bytearray()
     try:
         async with asyncio.timeout(body_s):
