@@ -307,6 +307,8 @@ class ScriptedDriver:
         self.gates_open = False
         self.trace = Trace()
         self._start_wall_ts = self.clock.now()
+        # Today's seconds since 1970 are no finer than this.
+        self._fuzz_s = max(_FUZZ_S, 4 * math.ulp(self._start_wall_ts))
         self._coming = sorted(queries, key=lambda query: query.starts_at_s)
         self._runs: dict[str, _Run] = {}
         self._left: dict[str, int] = {}  # rows that queries wrote which are gone
@@ -392,7 +394,7 @@ class ScriptedDriver:
     def _settle(self) -> None:
         """Everything that is due at this instant."""
         now = self.clock.now()
-        elapsed_s = now - self._start_wall_ts + _FUZZ_S
+        elapsed_s = now - self._start_wall_ts + self._fuzz_s
         while self._coming and self._coming[0].starts_at_s <= elapsed_s:
             query = self._coming.pop(0)
             self._runs[query.name] = run = _Run(query, now, random.Random(f"{self.seed}-{query.name}"))
@@ -404,14 +406,14 @@ class ScriptedDriver:
                     run.turn.ended_wall_ts = min(run.turn.ended_wall_ts, now)
             elif not run.waiting:
                 self._go_on(run)
-            if run.waiting and self._passes_freely and self._own_trigger_wall_ts(run) <= now + _FUZZ_S:
+            if run.waiting and self._passes_freely and self._own_trigger_wall_ts(run) <= now + self._fuzz_s:
                 run.turn = None
                 self._trigger(run)
         self._give_cores()
 
     def _go_on(self, run: _Run) -> None:
         """The next part of a batch, if one is over; what follows the last one."""
-        if run.parts[0].left_s > _FUZZ_S:
+        if run.parts[0].left_s > self._fuzz_s:
             return
         del run.parts[0]
         run.part_since_wall_ts = self.clock.now()

@@ -38,7 +38,7 @@ export function showCharts() {
 function axes(values, splits = undefined) {
   const common = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   return [
-    { ...common, space: 80, size: 24, values: (_, splits) => splits.map((t) => clock(t).slice(0, 5)) },
+    { ...common, space: 90, size: 24, values: (chart, found) => found.map((t) => clock(t).slice(0, chart.scales.x.max - chart.scales.x.min < 600 ? 8 : 5)) },
     { ...common, size: 54, splits, values: (_, found) => found.map(values) },
   ];
 }

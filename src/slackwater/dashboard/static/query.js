@@ -47,7 +47,7 @@ function build() {
     pause: el("button", { type: "button", onclick: () => pauseOrResume(store.byKey.get(key)) }, "Pause"),
     cls: el("button", { type: "button", onclick: () => { const query = store.byKey.get(key); if (query) changeClass(query); } }, "Class…"),
     ui: el("a", { class: "quiet", target: "_blank", rel: "noopener noreferrer", hidden: true }, "In Spark's UI"),
-    words: el("p", { class: "words", "aria-live": "off" }),
+    words: el("div", { class: "words" }),
     facts: el("dl", { class: "facts" }),
     bar: bar(),
     story: el("ol", { class: "story" }),
@@ -91,7 +91,7 @@ function fill() {
   const ui = webAddress(query?.ui ?? more?.ui_url);
   view.ui.hidden = ui === null;
   setAttribute(view.ui, "href", ui);
-  setText(view.words, told?.explanation ?? (query ? query.reason || "" : ""));
+  paragraphs(view.words, told?.explanation ?? query?.reason ?? "");
   const cell = (id, text) => setText(view.cells.get(id), text);
   if (query) {
     setText(view.cells.get("slack").firstChild, `${seconds(query.slack, true)}${Number.isFinite(query.low) ? ` (${seconds(query.low, true)} to ${seconds(query.high, true)})` : ""}`);
@@ -111,6 +111,12 @@ function fill() {
   fillWindows();
   fillBatches();
   fillStory();
+}
+
+function paragraphs(place, text) {
+  if (shown.get(place) === text) return;
+  shown.set(place, text);
+  place.replaceChildren(...text.split("\n").filter(Boolean).map((line) => el("p", {}, line)));
 }
 
 /** Rows of text cells; nothing is touched where they are the same as before. */

@@ -6,14 +6,13 @@ import { store } from "./store.js";
 import { pauseOrResume } from "./controls.js";
 
 const MOST_ROWS = 300;
-const RESORT_MS = 4000;
 const STAGES = { "data batch": 0, "sweep batch": 1, waiting: 2, "not gated": 3, paused: 4 };
 
 const COLUMNS = [
   { id: "name", title: "Query", value: (query) => query.name.toLowerCase(), up: true },
   { id: "stage", title: "State", value: (query) => STAGES[query.stage] ?? 9, up: true },
   { id: "cls", title: "Class", value: (query) => query.cls, up: true, number: true, help: "Smaller classes go first" },
-  { id: "slack", title: "Slack", value: (query) => query.slack, up: true, number: true, help: "Time until the sweeping watermark is expected, minus the cost of the turn; the bar is its interval around zero" },
+  { id: "slack", title: "Slack", value: (query) => (query.stage === "paused" ? null : query.slack), up: true, number: true, help: "Time until the sweeping watermark is expected, minus the cost of the turn; the bar is its interval around zero" },
   { id: "lag", title: "Lag", value: (query) => query.lag, number: true, help: "How far the watermark is behind the clock" },
   { id: "backlog", title: "Backlog", value: (query) => query.backlog, number: true, help: "Rows that wait" },
   { id: "state", title: "State size", value: (query) => query.state, number: true },
@@ -30,7 +29,7 @@ const SHOWN = {
   dropping: { title: "dropped rows", test: (query) => query.dropped > 0 },
 };
 
-let sorting = { id: "slack", up: true }, shown = "all", words = [], order = [], sortedMs = 0;
+let sorting = { id: "slack", up: true }, shown = "all", words = [], order = [], asked = true;
 const rows = new Map();
 const counts = new Map();
 
@@ -45,13 +44,13 @@ export function startTable() {
   }
   for (const [id, { title }] of Object.entries(SHOWN)) {
     const number = el("b", {}, "0");
-    const chip = el("button", { type: "button", "aria-pressed": id === shown, onclick: () => { shown = id; sortedMs = 0; showTable(); } }, number, ` ${title}`);
+    const chip = el("button", { type: "button", "aria-pressed": id === shown, onclick: () => { shown = id; asked = true; showTable(); } }, number, ` ${title}`);
     counts.set(id, { chip, number });
     byId("counts").append(chip);
   }
   byId("filter").addEventListener("input", (event) => {
     words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
-    sortedMs = 0;
+    asked = true;
     showTable();
   });
   byId("rows").addEventListener("keydown", (event) => {
@@ -65,7 +64,7 @@ export function startTable() {
 
 function sortBy(column) {
   sorting = { id: column.id, up: sorting.id === column.id ? !sorting.up : Boolean(column.up) };
-  sortedMs = 0;
+  asked = true;
   showTable();
 }
 
@@ -76,10 +75,10 @@ function matches(query) {
   return words.every((word) => text.includes(word));
 }
 
-/** Rows don't jump under a pointer or a focus, nor at every tick. */
+/** Rows don't jump under a pointer or a focus. */
 function mayReorder() {
   const body = byId("rows");
-  return !sortedMs || (Date.now() - sortedMs > RESORT_MS && !body.matches(":hover") && !body.contains(document.activeElement));
+  return asked || !(body.matches(":hover") || body.contains(document.activeElement));
 }
 
 function compare(column, up) {
@@ -108,7 +107,7 @@ export function showTable() {
   if (mayReorder() || order.length !== found.length || order.some((query) => !known.has(query))) {
     const column = COLUMNS.find((one) => one.id === sorting.id);
     order = found.sort(compare(column, sorting.up));
-    sortedMs = Date.now();
+    asked = false;
     place(order.slice(0, MOST_ROWS));
   }
   for (const query of order.slice(0, MOST_ROWS)) fill(rows.get(query.key), query);
