@@ -30,6 +30,17 @@ pytestmark = [
 ]
 
 LONGEST_S = 240.0
+NOTHING_LEFT = (
+    "jvm_gates",
+    "jvm_leaving_pools",
+    "jvm_untold_ends",
+    "jvm_stream_threads",
+    "queries_that_spark_knows",
+    "engine_queries",
+    "engine_reasons",
+    "engine_planned",
+    "engine_readers",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +69,7 @@ def test_queries_that_come_and_go_leave_nothing_behind(spark: Any, tmp_path: Pat
     assert found.lost == []
     assert found.most_at_once >= 2
     left = {growth.name: growth.last for growth in found.growths}
-    exact = ("jvm_gates", "jvm_leaving_pools", "jvm_untold_ends", "jvm_stream_threads", "queries_that_spark_knows")
-    exact += ("engine_queries", "engine_reasons", "engine_planned", "engine_readers")
-    assert {name: left[name] for name in exact} == dict.fromkeys(exact, 0)
+    assert {name: left[name] for name in NOTHING_LEFT} == dict.fromkeys(NOTHING_LEFT, 0)
     grew = {growth.name: growth.last - growth.first for growth in found.growths}
     assert grew["pools"] == grew["streaming_listeners"] == grew["jvm_threads_of_ours"] == 0
     assert grew["py4j_objects_in_the_jvm"] < 200, "the count is there"
@@ -98,6 +107,12 @@ class Deadly:
         return [slackwater.Choice(query.key, query.eligible, 0.0, "") for query in snapshot.queries]
 
 
+def one_that_ends(session: Any) -> None:
+    query = start(rates(session))
+    eventually(lambda: batches(query) >= 1)
+    query.stop()
+
+
 def test_a_dead_scheduler_keeps_no_query_that_has_ended_and_says_that_it_is_dead(
     spark: Any, attach: Callable[..., Handle]
 ) -> None:
@@ -108,9 +123,7 @@ def test_a_dead_scheduler_keeps_no_query_that_has_ended_and_says_that_it_is_dead
     policy.deadly = True
     eventually(lambda: not handle._thread.is_alive())
     for _ in range(3):
-        query = start(rates(spark))
-        eventually(lambda query=query: batches(query) >= 1)
-        query.stop()
+        one_that_ends(spark)
     eventually(lambda: handle.kept()["jvm_gates"] == 1)
     kept = handle.kept()
     assert kept["jvm_untold_ends"] <= 3
@@ -139,11 +152,7 @@ def test_what_ended_while_nobody_listened_is_told_when_somebody_does(
 def test_sessions_that_nobody_uses_any_more_are_not_kept(spark: Any, attach: Callable[..., Handle]) -> None:
     handle = attach()
     for _ in range(3):
-        other = spark.newSession()
-        query = start(rates(other))
-        eventually(lambda query=query: batches(query) >= 1)
-        query.stop()
-        del other, query
+        one_that_ends(spark.newSession())
 
     def kept() -> bool:
         gc.collect()

@@ -16,7 +16,7 @@ from slackwater.chaos.leaks import Growth, Slack, growths
 from slackwater.chaos.wayward import NONSENSE, Wayward, dawdling, hanging, nonsense
 from slackwater.chaos.workload import Crowd
 from slackwater.core.engine import Engine, EngineSettings
-from slackwater.core.model import Window
+from slackwater.core.model import Commands, Window
 from slackwater.endpoint.server import Endpoint
 from slackwater.errors import ConfigurationError
 from slackwater.late.store import WindowStore
@@ -94,13 +94,15 @@ def test_a_bridge_fails_and_garbles_as_long_as_it_is_told_to() -> None:
             return "report"
 
     faulty = FaultyBridge(Bridge())
-    assert faulty.exchange(None) == faulty.last == "report"  # type: ignore[arg-type, comparison-overlap]
+    commands = Commands(enforce=True, wake_after_s=0.0)
+    assert faulty.exchange(commands) == "report"
     faulty.garbled = True
-    assert faulty.exchange(None) != "report"  # type: ignore[arg-type]
+    assert faulty.exchange(commands) != "report"
     faulty.error = ConnectionError("gone")
     with pytest.raises(ConnectionError):
-        faulty.exchange(None)  # type: ignore[arg-type]
+        faulty.exchange(commands)
     assert faulty.notes == ("told",)
+    assert faulty.calls == 3
 
 
 # ---- a full disk ----------------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def test_whoever_waited_too_long_takes_any_lane_that_is_free() -> None:
 
 def test_orders_for_queries_that_never_come_back_are_forgotten() -> None:
     engine = Engine(RoundRobin(), RoundRobin())
-    for number in range(3000):
+    for number in range(1200):
         name = f"q{number}"
         driver = ScriptedDriver([SimulatedQuery(name)])
         engine.step(driver.exchange(Commands(enforce=True, wake_after_s=0.01)))

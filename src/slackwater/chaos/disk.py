@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slackwater.late.arrow import pa, pafs
 from slackwater.late.files import Files
+from slackwater.late.naming import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 class FullDisk(Files):
     """Local files. While the file `flag` is there, a write ends half-way: no space is left."""
 
-    def __init__(self, root: Path, flag: Path, *, temporary: str | None = None) -> None:
-        more = {} if temporary is None else {"temporary": temporary}
-        super().__init__(pafs.LocalFileSystem(), str(root), **more)
+    def __init__(self, root: Path, flag: Path, *, temporary: str = TEMPORARY) -> None:
+        super().__init__(pafs.LocalFileSystem(), str(root), temporary=temporary)
         self._flag = str(flag)
 
     def write(self, name: str, produce: Callable[[Any], None]) -> None:

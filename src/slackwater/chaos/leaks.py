@@ -122,7 +122,7 @@ class Leaks:
 
     def _metaspace_mb(self, beans: Any) -> float:
         pools = [pool for pool in beans.getMemoryPoolMXBeans() if pool.getName() == "Metaspace"]
-        return sum(pool.getUsage().getUsed() for pool in pools) / _MB
+        return float(sum(pool.getUsage().getUsed() for pool in pools)) / _MB
 
     def _jvm_threads(self) -> Counter[str]:
         threads = self._jvm.java.lang.Thread.getAllStackTraces().keySet().toArray()

@@ -58,7 +58,8 @@ def _recurses(snapshot: Snapshot) -> Any:
 
 
 def _all(snapshot: Snapshot, **said: Any) -> list[Choice]:
-    return [Choice(**{"key": q.key, "start": True, "urgency": 0.0, "reason": "?"} | said) for q in snapshot.queries]
+    usual: dict[str, Any] = {"start": True, "urgency": 0.0, "reason": "?"}
+    return [Choice(**{"key": query.key, **usual, **said}) for query in snapshot.queries]
 
 
 NONSENSE: dict[str, Answer] = {
