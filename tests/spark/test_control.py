@@ -48,6 +48,10 @@ def emitted(spark: Any, name: str) -> list[tuple[float, str, int, int]]:
     return [(row.window.start.timestamp(), row.k, row.n, row.total) for row in spark.table(name).collect()]
 
 
+def await_more(queries: dict[str, Any], seen: dict[str, int], *names: str) -> None:
+    eventually(lambda: all(batches(queries[name]) > seen[name] for name in names))
+
+
 def test_a_query_that_is_paused_over_http_gets_no_batch_and_loses_no_row(
     spark: Any, attach: Callable[..., Handle], feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +74,7 @@ def test_a_query_that_is_paused_over_http_gets_no_batch_and_loses_no_row(
             seen = {name: batches(query) for name, query in queries.items()}
             feed.put(rows(file))
             fed += rows(file)
-            eventually(lambda seen=seen: all(batches(queries[name]) > seen[name] for name in ("first", "last")))
+            await_more(queries, seen, "first", "last")
         told = client.query("held")
         assert "is paused since" in told.explanation
         assert batches(queries["held"]) == before

@@ -6,6 +6,7 @@ Whatever stands behind the script's name is the script's own, as with `python`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -83,9 +84,7 @@ def run_command(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, sho
     if not isinstance(chosen, Options):  # help was asked for
         return
     if chosen.entry:
-        from slackwater import run_script as entry  # noqa: PLC0415
-
-        print(entry.__file__)
+        print(files("slackwater").joinpath("run_script.py"))
         return
     if not rest:
         raise ConfigurationError("no script was given: slackwater run [OPTIONS] SCRIPT.py [ARGUMENTS…]")
