@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import subprocess
 import sys
@@ -166,7 +167,7 @@ def attached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Handle]]:
 
     registered: list[Callable[[], None]] = []
     monkeypatch.setattr(script, "attach", attach)
-    monkeypatch.setattr(script.atexit, "register", registered.append)
+    monkeypatch.setattr(atexit, "register", registered.append)
     return found
 
 
