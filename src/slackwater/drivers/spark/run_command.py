@@ -16,6 +16,7 @@ from slackwater.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_ENTRY = Path(__file__).parents[2] / "run_script.py"
 _VALUED = frozenset({"--policy", "--knob", "--lanes", "--address"})
 
 
@@ -83,9 +84,7 @@ def run_command(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, sho
     if not isinstance(chosen, Options):  # help was asked for
         return
     if chosen.entry:
-        from slackwater import run_script as entry  # noqa: PLC0415
-
-        print(entry.__file__)
+        print(_ENTRY)
         return
     if not rest:
         raise ConfigurationError("no script was given: slackwater run [OPTIONS] SCRIPT.py [ARGUMENTS…]")
