@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,8 +49,8 @@ def emitted(spark: Any, name: str) -> list[tuple[float, str, int, int]]:
     return [(row.window.start.timestamp(), row.k, row.n, row.total) for row in spark.table(name).collect()]
 
 
-def await_more(queries: dict[str, Any], seen: dict[str, int], *names: str) -> None:
-    eventually(lambda: all(batches(queries[name]) > seen[name] for name in names))
+def went_on(queries: list[tuple[Any, int]]) -> bool:
+    return all(batches(query) > before for query, before in queries)
 
 
 def test_a_query_that_is_paused_over_http_gets_no_batch_and_loses_no_row(
@@ -71,10 +72,10 @@ def test_a_query_that_is_paused_over_http_gets_no_batch_and_loses_no_row(
         eventually(lambda: stage("held") == "paused")
         before = batches(queries["held"])
         for file in range(1, 4):
-            seen = {name: batches(query) for name, query in queries.items()}
+            others = [(queries[name], batches(queries[name])) for name in ("first", "last")]
             feed.put(rows(file))
             fed += rows(file)
-            await_more(queries, seen, "first", "last")
+            eventually(partial(went_on, others))
         told = client.query("held")
         assert "is paused since" in told.explanation
         assert batches(queries["held"]) == before

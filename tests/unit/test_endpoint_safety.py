@@ -373,7 +373,7 @@ def test_a_hundred_clients_that_hammer_are_answered_or_refused_while_the_engine_
         return [{"name": view.name, "stage": str(view.stage), "rows": view.backlog_rows} for view in engine.views]
 
     endpoint = serve(**{"/api/queries": told})
-    clients, requests_each = 100, 5
+    clients, requests_each = 100, 3
     start = threading.Barrier(clients + 1)
 
     def hammer(_: int) -> list[int]:

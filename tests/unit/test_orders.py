@@ -161,7 +161,7 @@ ORDERS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(ORDERS, st.sampled_from(["round-robin", "klink", "edf", "fcfs"]))
 def test_whatever_is_ordered_no_paused_query_gets_a_turn_and_all_others_go_on(orders, policy):
     engine = engine_of(create(policy), max_wait_s=8.0, lanes=1)

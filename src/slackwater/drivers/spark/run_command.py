@@ -6,7 +6,6 @@ Whatever stands behind the script's name is the script's own, as with `python`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +16,7 @@ from slackwater.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_ENTRY = Path(__file__).parents[2] / "run_script.py"
 _VALUED = frozenset({"--policy", "--knob", "--lanes", "--address"})
 
 
@@ -84,7 +84,7 @@ def run_command(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True, sho
     if not isinstance(chosen, Options):  # help was asked for
         return
     if chosen.entry:
-        print(files("slackwater").joinpath("run_script.py"))
+        print(_ENTRY)
         return
     if not rest:
         raise ConfigurationError("no script was given: slackwater run [OPTIONS] SCRIPT.py [ARGUMENTS…]")
