@@ -83,8 +83,10 @@ def main() -> None:
 
 
 def save(page: Page, file: Path) -> None:
-    """After the next frame, drawn in the new colours and size."""
-    page.run("import('/static/store.js').then(m => new Promise(done => m.subscribe(() => setTimeout(done, 300))))")
+    """After the next frame, drawn in the new colours and size, of an application that the machine does not hold up."""
+    store = "import('/static/store.js')"
+    page.until(f"{store}.then(({{store}}) => store.now - store.scheduler[5] < 1)", 300)
+    page.run(f"{store}.then(m => new Promise(done => m.subscribe(() => setTimeout(done, 100))))")
     file.write_bytes(page.picture())
     print(f"written: {file} ({file.stat().st_size // 1000} kB)")
 

@@ -141,7 +141,7 @@ def test_a_paused_query_gets_no_turns_until_it_is_resumed(browser: Chromium, han
         page.until("!document.querySelector('#confirm').open", LONG)
         page.until(f"{stage_of(VICTIM)} === 'paused'", LONG)
         stopped, others = page.run(batches(VICTIM)), page.run(ALL_BATCHES)
-        page.until(f"{ALL_BATCHES}.then(n => n > {others} + 20)", LONG)
+        page.until(f"{ALL_BATCHES}.then(n => n > {others} + 10)", LONG)
         assert page.run(batches(VICTIM)) == stopped
         press_in_row(page, VICTIM)
         page.click("#confirm-ok")

@@ -82,7 +82,7 @@ function showLatency() {
     const line = (name, label, width) => ({ label, stroke: colour(name), width, points: { show: false } });
     place.replaceChildren(legend([["p50", "p50"], ["p90", "p90"], ["p99", "p99"]]));
     latency = new uPlot({
-      width: place.clientWidth || 300, height: HEIGHT, legend: { show: false }, cursor: { show: false }, padding: [8, 8, 0, 0],
+      width: place.clientWidth || 300, height: HEIGHT, legend: { show: false }, cursor: { show: false }, padding: [8, 26, 0, 0],
       scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
       series: [{}, line("p50", "p50", 2), line("p90", "p90", 1.5), line("p99", "p99", 1.25)],
       axes: axes((value) => `${value} s`),
@@ -104,7 +104,7 @@ function showMemory() {
   if (!memory) {
     place.replaceChildren(legend([["used", "used"], ["live", "live"], ["bound", "bound"], ["ruled", "memory ruled"]]));
     memory = new uPlot({
-      width: place.clientWidth || 300, height: HEIGHT, legend: { show: false }, cursor: { show: false }, padding: [8, 8, 0, 0],
+      width: place.clientWidth || 300, height: HEIGHT, legend: { show: false }, cursor: { show: false }, padding: [8, 26, 0, 0],
       scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: () => [0, store.memory ? store.memory[2] : 1] } },
       series: [{},
         { stroke: colour("used"), width: 1, points: { show: false } },
