@@ -168,13 +168,15 @@ def test_a_query_that_was_stopped_is_no_alarm_and_ends_one() -> None:
     [
         (State.WAITING, "started again in 4 s"),
         (State.NOT_RESTARTABLE, "cannot be started again from here: no checkpoint"),
+        (State.RUNNING, "It will be started again."),
         (State.GIVEN_UP, "given up after 3 restarts"),
     ],
 )
 def test_the_alarm_says_what_supervision_does_about_it(state: State, words: str) -> None:
     world = World()
     next_try = 1005.0 if state is State.WAITING else None
-    world.supervised = {"clicks-id": Supervised("clicks-id", "clicks", state, 3, next_try, "boom", "no checkpoint")}
+    why_not = "no checkpoint" if state is State.NOT_RESTARTABLE else None
+    world.supervised = {"clicks-id": Supervised("clicks-id", "clicks", state, 3, next_try, "boom", why_not)}
     kinds = world.look((death(),))
     assert kinds == [Kind.DEAD, *([Kind.GIVEN_UP] if state is State.GIVEN_UP else [])]
     dead = next(alarm for alarm in world.book.told().active if alarm.kind == Kind.DEAD)

@@ -114,7 +114,7 @@ def test_a_query_that_dies_is_started_again_with_its_arguments_and_its_pool(
     eventually(lambda: supervisor.told()[0].restarts == 1)
     assert writer.arguments == [("/out",), ("/out",)]
     assert supervisor.query("clicks-id") is writer.started[1]
-    assert session.pool == "urgent"
+    assert session.getLocalProperty("spark.scheduler.pool") == "urgent"
     records.ended.add(writer.started[1].die())
     eventually(lambda: supervisor.told()[0].restarts == 2)
 

@@ -88,7 +88,8 @@ class Dead:
 
 def _line(error: str | None) -> str:
     lines = [line.strip() for line in (error or "").splitlines() if line.strip()]
-    return lines[0][:_LONGEST_ERROR] if lines else "no error is known."
+    line = lines[0][:_LONGEST_ERROR] if lines else "no error is known"
+    return line if line.endswith((".", "!", "?")) else f"{line}."
 
 
 def _what_to_do(supervised: Supervised | None, now_wall_ts: float, *, runs: bool) -> str:
@@ -96,13 +97,14 @@ def _what_to_do(supervised: Supervised | None, now_wall_ts: float, *, runs: bool
         return "It runs again; see why it died."
     if supervised is None:
         return "Mend what the error names and start it again; attach(supervise=True) starts such queries by itself."
-    if supervised.state is State.NOT_RESTARTABLE:
+    # What supervision itself makes of a death it may not have heard of yet; this it knew before.
+    if supervised.why_not is not None:
         return f"It cannot be started again from here: {supervised.why_not}"
     if supervised.state is State.GIVEN_UP:
         return f"It was given up after {supervised.restarts} restarts. Mend what the error names and start it again."
     if supervised.next_try_wall_ts is not None:
         return f"It is started again in {max(0.0, supervised.next_try_wall_ts - now_wall_ts):.0f} s."
-    return "It is being started again."
+    return "It will be started again."
 
 
 class GivenUp:
