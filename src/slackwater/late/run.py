@@ -102,7 +102,7 @@ class Run:
         self._lock = threading.RLock()  # guards the fields above
         self._routing = threading.Lock()  # a batch is being written, or windows are being purged
         self._changed = threading.Condition(self._lock)
-        self._batches = Batches(name, spark, lambda: self.stream is not None and not self.alive)
+        self._batches = Batches(name, lambda: self.stream is not None and not self.alive)
         self._inout = InOut(f"late-io {name}", self._prepare_thread, ordered=options.ordered_io)
         self._memory = Memory(spark, store, self._inout, options, blocking=function.blocking)
         self._executor = Executor(store, function, kept_schema, windows.size_ms, sink, self._memory.held)

@@ -4,6 +4,10 @@ Spark says that a stopped query is not active while the batch still runs. It int
 fail then. The batch must not return as if it had been done, or Spark might commit it; and what it raises should look
 to Spark like the interrupt that it is, or the query counts as failed. py4j logs whatever a callback raises, with a
 trace: for this one exception there is nothing to tell.
+
+Spark knows an interrupt of a Python function by words in the text of its traceback, which it searches by a pattern that
+needs the more stack the more text follows the first of these words: some thousand characters overflow it. So they
+stand at the text's very end, and no other exception is chained to this one.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from slackwater.errors import SlackwaterError
 
@@ -21,10 +25,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+_INTERRUPTED: Final = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling foreachBatch.\n: java.lang.InterruptedException"
+)
 
 
 class BatchStoppedError(SlackwaterError, RuntimeError):
     """A batch that was cut short because its query was stopped. Spark runs it again at the query's next start."""
+
+    def __init__(self, query: str, batch_id: int) -> None:
+        what = f"query {query} was stopped in batch {batch_id}; it runs again at the next start."
+        super().__init__(f"{what} {_INTERRUPTED}")
 
 
 class _WithoutStops(logging.Filter):
@@ -42,11 +53,10 @@ def keep_stops_quiet() -> None:
 
 
 class Batches:
-    """Counts the batches that run. `stopping` says whether their query has been stopped; `spark` is its session."""
+    """Counts the batches that run. `stopping` says whether their query has been stopped."""
 
-    def __init__(self, name: str, spark: Any, stopping: Callable[[], bool]) -> None:
+    def __init__(self, name: str, stopping: Callable[[], bool]) -> None:
         self._name = name
-        self._spark = spark
         self._stopping = stopping
         self._running = 0
         self._over = False
@@ -59,13 +69,13 @@ class Batches:
             over = self._over
             self._running += not over
         if over:
-            raise self._stopped(batch_id, "it began after that") from self._interrupt()
+            raise self._stopped(batch_id, "it began after that")
         try:
             yield
         except Exception as error:
             if not self._stopping():
                 raise
-            raise self._stopped(batch_id, f"{type(error).__name__}: {error}") from self._interrupt()
+            raise self._stopped(batch_id, f"{type(error).__name__}: {error}") from None
         finally:
             with self._changed:
                 self._running -= 1
@@ -79,16 +89,4 @@ class Batches:
 
     def _stopped(self, batch_id: int, why: str) -> BatchStoppedError:
         log.info("batch %d of %s was cut short when the query was stopped: %s", batch_id, self._name, why)
-        return BatchStoppedError(
-            f"query {self._name} was stopped in batch {batch_id}; it runs again at the next start."
-        )
-
-    def _interrupt(self) -> BaseException | None:
-        """An interrupt of the stream's thread, as Spark knows it; it would not take a cancelled job for one."""
-        try:
-            thread = self._spark._jvm.java.lang.Thread  # noqa: SLF001 - PySpark has no public door to the JVM
-            thread.currentThread().interrupt()
-            thread.sleep(1)
-        except Exception as error:
-            return error
-        return None
+        return BatchStoppedError(self._name, batch_id)
