@@ -138,9 +138,9 @@ def _ours(name: str) -> bool:
 
 
 def _py4j_objects() -> int:
-    from py4j.finalizer import ThreadSafeFinalizerCollection  # noqa: PLC0415 - Spark brings it
+    from py4j.finalizer import ThreadSafeFinalizer  # noqa: PLC0415 - Spark brings it
 
-    return len(ThreadSafeFinalizerCollection.finalizers)
+    return len(ThreadSafeFinalizer.finalizers)
 
 
 @dataclass(frozen=True)
