@@ -54,5 +54,6 @@ def test_a_script_that_knows_nothing_of_it_is_scheduled_and_served(under: str, t
         "gated": True,
         "announced": ["a script"],
     }
-    assert "slackwater: http://127.0.0.1:" in done.stderr
+    # spark-submit puts what Python says to stderr among what it says to stdout.
+    assert "slackwater: http://127.0.0.1:" in done.stdout + done.stderr
     assert list((tmp_path / "run").iterdir()) == [], "the announcement and the token went with it"
