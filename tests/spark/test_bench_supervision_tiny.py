@@ -20,7 +20,7 @@ def test_a_query_that_is_killed_comes_back_with_an_alarm_and_no_window_is_lost_o
         rate=100,
         window_s=2.0,
         delay_s=1.0,
-        seconds=9.0,
+        seconds=4.0,
         phases="spread",
         payload="columns",
         doomed=Doomed(every_s=1.0),
@@ -28,7 +28,7 @@ def test_a_query_that_is_killed_comes_back_with_an_alarm_and_no_window_is_lost_o
     )
     ((outcome),) = outcomes([("killed", spec)], Listener())
     assert outcome.run is not None, outcome.error
-    assert outcome.run.windows.emitted == outcome.run.windows.expected >= 3
+    assert outcome.run.windows.emitted == outcome.run.windows.expected >= 1
     assert outcome.run.windows.wrong == 0
     doomed = outcome.run.doomed
     assert doomed is not None
