@@ -25,7 +25,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
-  bench-policies bench-workloads verify bench-mix bench-scale report clean
+  bench-policies bench-workloads verify bench-mix bench-scale report package clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -190,6 +190,9 @@ verify: setup ## Every workload against its oracle: on plain Spark and scheduled
 	$(BIN)/slackwater verify all --json $(RESULTS)/verify.json
 	$(BIN)/slackwater verify all --restarts --json $(RESULTS)/verify-restarts.json
 	$(BIN)/slackwater verify all --kill-scheduler --json $(RESULTS)/verify-killed.json
+
+package: setup ## Build wheel, sdist and zip into dist/, and check them in an empty environment
+	@$(BIN)/python -m tools.package
 
 report: setup ## Draw the committed results into docs/images
 	$(BIN)/slackwater bench report $(RESULTS)/ysb-16.json $(wildcard $(RESULTS)/ysb-8.json $(RESULTS)/ysb-24.json) --out out/report

@@ -30,6 +30,7 @@ from slackwater.bench.produce_command import produce
 from slackwater.bench.scale_commands import bench_scale
 from slackwater.cluster.commands import cluster
 from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.extras import explained
 from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
@@ -191,5 +192,10 @@ def main(arguments: list[str] | None = None) -> None:
     except SlackwaterError as error:
         print(f"slackwater: {error}", file=sys.stderr)
         sys.exit(1)
+    except ImportError as error:
+        if (missing := explained(error)) is None:
+            raise
+        print(f"slackwater: {missing}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
