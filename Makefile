@@ -25,7 +25,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-kills bench-cluster bench-chain bench-hosts bench-engines \
-  bench-policies bench-workloads verify bench-mix bench-scale report package clean
+  bench-policies bench-workloads verify bench-mix bench-scale report docs newcomer compat package clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -190,6 +190,15 @@ verify: setup ## Every workload against its oracle: on plain Spark and scheduled
 	$(BIN)/slackwater verify all --json $(RESULTS)/verify.json
 	$(BIN)/slackwater verify all --restarts --json $(RESULTS)/verify-restarts.json
 	$(BIN)/slackwater verify all --kill-scheduler --json $(RESULTS)/verify-killed.json
+
+docs: setup ## Build the documentation's site into build/site, every link checked
+	@$(BIN)/python -m tools.site
+
+newcomer: setup ## Run every command of the quickstart as printed, in a fresh clone (takes about a quarter of an hour)
+	@$(BIN)/python -m tools.newcomer
+
+compat: setup ## Run the attach suite on every supported PySpark and Java (needs uv and a package index)
+	@$(BIN)/python -m tools.compat
 
 package: setup ## Build wheel, sdist and zip into dist/, and check them in an empty environment
 	@$(BIN)/python -m tools.package

@@ -58,9 +58,7 @@ def main() -> int:
     except (PackageError, subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         print(f"package: {error}", file=sys.stderr)
         return 1
-    say(
-        f"good: {', '.join(str(file.relative_to(chosen.out.parent)) for file in (built.wheel, built.sdist, built.zip))}"
-    )
+    say(f"good, in {chosen.out}: {built.wheel.name}, {built.sdist.name}, {built.zip.name}")
     return 0
 
 

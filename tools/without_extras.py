@@ -1,6 +1,6 @@
 """Run in an environment without extras: what must work there, and what must name the extra that it needs.
 
-The suite runs the same with the extras' imports blocked (`python -c`, then `main(blocked=True)`). The last line is JSON.
+The suite runs the same with imports of the extras' packages blocked (`--blocked`). The last line is JSON.
 """
 
 from __future__ import annotations

@@ -141,6 +141,17 @@ def doctor(
             print(textwrap.fill(line, 100, initial_indent="   ", subsequent_indent="   "))
 
 
+@app.command
+def java() -> None:
+    """Print the JAVA_HOME on which Slackwater starts Spark, for applications that start it themselves."""
+    from slackwater.drivers.spark.java import find_java  # noqa: PLC0415
+
+    choice = find_java()
+    print(choice.home)
+    if choice.note:
+        print(f"slackwater: {choice.note}", file=sys.stderr)
+
+
 @bench.command(name="report")
 def bench_report(*files: Path, out: Path | None = None) -> None:
     """Draw results as PNG and SVG and write one self-contained HTML page.

@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from slackwater import Choice, Snapshot
@@ -22,6 +23,12 @@ SCHEMA = "ts timestamp, k string, v long"
 Row = tuple[float, str, int]
 
 _names = itertools.count()
+
+
+def spark_version() -> tuple[int, int]:
+    """Major and minor of the PySpark that the tests run on; `make compat` has others than the newest."""
+    major, minor = pyspark.__version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 def eventually(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
