@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from slackwater import __version__
 from tools.site import markdown
 from tools.site.links import Site
-from tools.site.nav import BESIDE, NAV, REFERENCE
+from tools.site.nav import BESIDE, NAV, REFERENCE, Entry, Section
 from tools.site.reference import reference
 
 if TYPE_CHECKING:
@@ -41,9 +41,21 @@ class Built:
     missing: tuple[str, ...]
 
 
+def menu_of(root: Path) -> tuple[Section, ...]:
+    """The menu, and at its end the pages that it does not name yet."""
+    named = {entry.source for section in NAV for entry in section.entries}
+    beside = {path for pattern in BESIDE for path in root.glob(pattern)}
+    others = sorted(path for path in (root / "docs").rglob("*.md") if path not in beside)
+    more = [path for path in others if path.relative_to(root).as_posix() not in named]
+    if not more:
+        return NAV
+    entries = (Entry(path.stem.replace("-", " ").capitalize(), path.relative_to(root).as_posix()) for path in more)
+    return (*NAV, Section("More", tuple(entries)))
+
+
 def read_site(root: Path) -> Site:
     """Every page of the menu and beside it."""
-    sources = {entry.source: entry for section in NAV for entry in section.entries}
+    sources = {entry.source: entry for section in menu_of(root) for entry in section.entries}
     beside = {path.relative_to(root).as_posix() for pattern in BESIDE for path in root.glob(pattern)}
     pages: dict[str, Page] = {}
     missing = set()
@@ -60,12 +72,8 @@ def read_site(root: Path) -> Site:
 
 
 def problems(site: Site) -> list[str]:
-    """Links that lead nowhere, and pages under docs/ that no menu has."""
-    found = [why for source, page in site.pages.items() for link in page.links if (why := site.problem(source, link))]
-    written = {path.relative_to(site.root).as_posix() for path in (site.root / "docs").rglob("*.md")}
-    return found + [
-        f"{source}: no menu has this page; see tools/site/nav.py" for source in sorted(written - set(site.pages))
-    ]
+    """Links that lead nowhere."""
+    return [why for source, page in site.pages.items() for link in page.links if (why := site.problem(source, link))]
 
 
 def build(root: Path, out: Path) -> Built:
@@ -107,7 +115,7 @@ def build(root: Path, out: Path) -> Built:
 def _menu(site: Site, current: str) -> str:
     here = posixpath.dirname(site.place(current)) or "."
     parts = []
-    for section in NAV:
+    for section in menu_of(site.root):
         items = []
         for entry in section.entries:
             source = f"{REFERENCE}.md" if entry.source == REFERENCE else entry.source
