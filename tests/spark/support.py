@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SCHEMA = "ts timestamp, k string, v long"
 Row = tuple[float, str, int]
 
+# How many times as long everything may take; `make compat` asks whether a version works, not whether it is quick.
+PATIENCE = float(os.environ.get("SLACKWATER_TEST_PATIENCE", "1"))
+
 _names = itertools.count()
 
 
@@ -33,7 +36,7 @@ def spark_version() -> tuple[int, int]:
 
 def eventually(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """Poll until the condition holds, and return what it said. The bound is for a machine that is busy."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * PATIENCE
     while True:
         said = condition()
         if said:
