@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tools.pages import blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tools.pages import Block
 
@@ -28,9 +28,12 @@ def needs_spark(page: Path) -> bool:
     return any("spark" in block.given for block in runnable(page))
 
 
-def run_blocks(chosen: Iterable[Block], given: Mapping[str, Any]) -> dict[str, Any]:
+def run_blocks(
+    chosen: Iterable[Block], given: Mapping[str, Any], before: Callable[[Block], None] = lambda _: None
+) -> dict[str, Any]:
     scope: dict[str, Any] = {"__name__": "documentation"}
     for block in chosen:
+        before(block)
         scope |= {name: given[name] for name in block.given if name not in scope}
         code = "\n" * (block.line - 1) + block.code  # so that an error names the page's own line
         exec(compile(code, block.page, "exec"), scope)  # noqa: S102 - our own pages

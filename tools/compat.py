@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -145,9 +146,10 @@ def probe(environment: Environment, java: Java) -> dict[str, Any]:
     command = ["python", "-m", "tools.compat_probe"]
     done = environment.run(command, cwd=ROOT, timeout_s=_PROBE_S, variables=_variables(environment, java))
     if done.returncode != 0:
-        return {"error": f"the probe failed: {done.stderr.strip()[-500:]}"}
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
+        told = [line.strip() for line in done.stderr.splitlines() if re.search("Error|Exception|did not", line)]
+        return {"error": f"the probe failed: {(told or ['it said nothing'])[-1][:300]}"}
+    notes: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return notes
 
 
 def _variables(environment: Environment, java: Java) -> dict[str, str]:
