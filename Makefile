@@ -26,7 +26,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-supervision bench-kills bench-cluster bench-chain \
   bench-hosts bench-engines bench-page screenshots bench-policies bench-workloads verify chaos bench-mix bench-scale \
-  report clean
+  report docs newcomer compat package clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -206,6 +206,18 @@ verify: setup ## Every workload against its oracle: on plain Spark and scheduled
 chaos: setup ## Kill, hang and garble what can be, then start and stop 1000 queries: nothing may be harmed, or grow
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater chaos --minutes 60 --json $(RESULTS)/chaos.json
+
+docs: setup ## Build the documentation's site into build/site, every link checked
+	@$(BIN)/python -m tools.site
+
+newcomer: setup ## Run every command of the quickstart as printed, in a fresh clone (takes about a quarter of an hour)
+	@$(BIN)/python -m tools.newcomer
+
+compat: setup ## Run the attach suite on every supported PySpark and Java (needs uv and a package index)
+	@$(BIN)/python -m tools.compat
+
+package: setup ## Build wheel, sdist and zip into dist/, and check them in an empty environment
+	@$(BIN)/python -m tools.package
 
 report: setup ## Draw the committed results into docs/images
 	$(BIN)/slackwater bench report $(RESULTS)/ysb-16.json $(wildcard $(RESULTS)/ysb-8.json $(RESULTS)/ysb-24.json) --out out/report

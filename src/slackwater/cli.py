@@ -35,6 +35,7 @@ from slackwater.config.commands import config
 from slackwater.control.commands import COMMANDS as CONTROL
 from slackwater.drivers.spark.run_command import run
 from slackwater.errors import ConfigurationError, SlackwaterError
+from slackwater.extras import explained
 from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
@@ -155,6 +156,17 @@ def doctor(
             print(textwrap.fill(line, 100, initial_indent="   ", subsequent_indent="   "))
 
 
+@app.command
+def java() -> None:
+    """Print the JAVA_HOME on which Slackwater starts Spark, for applications that start it themselves."""
+    from slackwater.drivers.spark.java import find_java  # noqa: PLC0415
+
+    choice = find_java()
+    print(choice.home)
+    if choice.note:
+        print(f"slackwater: {choice.note}", file=sys.stderr)
+
+
 @bench.command(name="report")
 def bench_report(*files: Path, out: Path | None = None) -> None:
     """Draw results as PNG and SVG and write one self-contained HTML page.
@@ -207,5 +219,10 @@ def main(arguments: list[str] | None = None) -> None:
     except SlackwaterError as error:
         print(f"slackwater: {error}", file=sys.stderr)
         sys.exit(1)
+    except ImportError as error:
+        if (missing := explained(error)) is None:
+            raise
+        print(f"slackwater: {missing}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

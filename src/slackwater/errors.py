@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class SlackwaterError(Exception):
@@ -15,6 +15,14 @@ class SlackwaterError(Exception):
 
 class ConfigurationError(SlackwaterError, ValueError):
     """A setting, name or option that cannot be used."""
+
+
+class MissingExtraError(ConfigurationError):
+    """Something needs packages that only an extra of ours installs."""
+
+    def __init__(self, purpose: str, packages: Sequence[str], extras: Sequence[str]) -> None:
+        found = f"{' and '.join(packages)}, which {'is' if len(packages) == 1 else 'are'} not installed"
+        super().__init__(f"{purpose} needs {found}. Install: pip install 'slackwater[{','.join(extras)}]'")
 
 
 class AttachError(SlackwaterError, RuntimeError):

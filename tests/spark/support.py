@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from slackwater import Choice, Snapshot
@@ -21,12 +22,21 @@ if TYPE_CHECKING:
 SCHEMA = "ts timestamp, k string, v long"
 Row = tuple[float, str, int]
 
+# How many times as long everything may take; `make compat` asks whether a version works, not whether it is quick.
+PATIENCE = float(os.environ.get("SLACKWATER_TEST_PATIENCE", "1"))
+
 _names = itertools.count()
+
+
+def spark_version() -> tuple[int, int]:
+    """Major and minor of the PySpark that the tests run on; `make compat` has others than the newest."""
+    major, minor = pyspark.__version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 def eventually(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """Poll until the condition holds, and return what it said. The bound is for a machine that is busy."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * PATIENCE
     while True:
         said = condition()
         if said:

@@ -12,6 +12,7 @@ import pytest
 
 from slackwater.errors import ConfigurationError
 from tests.spark.support import (
+    PATIENCE,
     OnRequest,
     batches,
     eventually,
@@ -113,7 +114,7 @@ def in_its_own_process(module: str, scratch: Path) -> dict[str, Any]:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=120 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -15,6 +15,7 @@ from slackwater.bench.harness import check
 from slackwater.bench.hosts_child import ChildSpec
 from slackwater.bench.model import BenchPlan, Beside, RunSettings, RunSpec, contender
 from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
+from slackwater.extras import require
 from slackwater.provenance import commit
 from slackwater.sim.show import show
 from slackwater.workloads.base import Phases  # noqa: TC001  # cyclopts
@@ -178,6 +179,7 @@ def bench_beside(
     base = _base(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap))
     (name,) = _checked(base, policy, seeds)
     base = replace(base, policy=name, beside=Beside(rate=late_rate, window_s=window))
+    require("slackwater bench beside", "pandas", "pyarrow")
     _run(lambda listener: experiments.beside(base, staleness, range(seeds), listener), json_file)
 
 
@@ -253,6 +255,8 @@ def bench_kills(
     json_file
         File for kills, trials and claims.
     """
+    require("slackwater bench kills", "pandas", "pyarrow")
+
     from slackwater.bench.kills import run  # noqa: PLC0415 - pyarrow is loaded on use
 
     if kills < 0 or files < 12:

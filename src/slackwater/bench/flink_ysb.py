@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from slackwater.workloads.rate_source import MASK31, SEED_STEP
@@ -46,7 +46,7 @@ class Printed:
 
 
 def java_sources() -> dict[str, str]:
-    return {SOURCE_CLASS: Path(__file__).with_name("PacedEvents.java").read_text("utf-8")}
+    return {SOURCE_CLASS: files(__package__).joinpath("PacedEvents.java").read_text("utf-8")}
 
 
 def submit(cluster: FlinkCluster, spec: QuerySpec, *, chaining: bool = False) -> str:

@@ -24,6 +24,7 @@ from slackwater.bench.late_model import (
 )
 from slackwater.bench.model import Collector  # noqa: TC001  # cyclopts
 from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
+from slackwater.extras import require
 from slackwater.workloads.late_workloads import LATE_WORKLOADS
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def bench_late(
     )
     plan = LatePlan(run, _names(contenders), _counts(past_windows))
     check(plan)
+    require("slackwater bench late", "pandas", "pyarrow", *(["matplotlib"] if plots is not None else []))
     if json_file is not None and not json_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
     progress = progress_bar()

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx2
-
 from slackwater.endpoint.access import read_token
 from slackwater.errors import SlackwaterError
 from slackwater.forwarding.letters import LARGEST_LETTER_BYTES, UnusableLetterError, encode
 
 if TYPE_CHECKING:
+    import httpx2
+
     from slackwater.forwarding.post import Post
     from slackwater.forwarding.settings import Forwarding, Peer
 
@@ -51,6 +51,8 @@ class Courier:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        import httpx2  # noqa: PLC0415 - so that attach() needs numpy and msgspec alone, where nothing is forwarded
+
         pause_s = self._settings.period_s
         # What goes between chained applications goes directly, whatever proxy the environment names.
         with httpx2.Client(timeout=self._settings.timeout_s, trust_env=False) as client:

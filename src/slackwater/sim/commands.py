@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slackwater.errors import ConfigurationError, unknown_name
+from slackwater.extras import require
 from slackwater.provenance import commit
 from slackwater.sim import estimator, haren, klink, lateness, microbatch, region, staleness
 from slackwater.sim.options import Options, parse
@@ -94,6 +95,8 @@ def sim(
         raise ConfigurationError(f"--trace and --against are for {microbatch.NAME}; leave them out for {name}.")
     if plot is not None and plot.suffix not in {".png", ".svg"}:
         raise ConfigurationError(f"--plot {plot}: a file that ends in .png or .svg is needed.")
+    if plot is not None:
+        require("--plot", "matplotlib")
     found = replace(experiments[name](seed, parse(queries, minutes, policies, delays)), commit=commit())
     console = Console()
     for title, rows in ((found.experiment, found.rows), ("claims", [vars(claim) for claim in found.claims])):

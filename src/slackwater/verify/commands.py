@@ -10,6 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
+from slackwater.extras import require
 from slackwater.policies.registry import known_policies
 from slackwater.provenance import commit
 from slackwater.verify.model import Settings, Trial, Verdict
@@ -60,13 +61,20 @@ def verify(
     json
         Write the outcome to this file.
     """
-    from slackwater.workloads.finite_registry import FINITE, finite_workload  # noqa: PLC0415  # Spark is loaded on use
+    from slackwater.workloads.finite_registry import (  # noqa: PLC0415  # Spark is loaded on use
+        FINITE,
+        PANDAS_WORKLOADS,
+        finite_workload,
+    )
 
     chosen = list(FINITE.values()) if workload == ALL else [finite_workload(workload)]
     if size < 1:
         raise ConfigurationError(f"--size {size}: give 1 or more.")
     settings = Settings(files=files, timeout_s=timeout)
     trials = [Trial(policy, restarts, kill_scheduler) for policy in (None, *_policies(policies))]
+
+    if any(one.name in PANDAS_WORKLOADS for one in chosen):
+        require(f"slackwater verify {workload}", "pandas", "pyarrow")
 
     from slackwater.verify.run import verify as verify_one  # noqa: PLC0415
     from slackwater.verify.session import small_session  # noqa: PLC0415

@@ -31,6 +31,10 @@ _ALL: tuple[FiniteWorkload, ...] = (
     syn.blocking(),
 )
 FINITE: dict[str, FiniteWorkload] = {workload.name: workload for workload in _ALL}
+# Those that run Python over rows in Spark's tasks.
+PANDAS_WORKLOADS = frozenset(
+    {"linear-road", "riot-etl", "riot-stats", "voip", "syn", "syn-blocking", *(late.name for late in LATE_FINITE)}
+)
 
 
 def finite_workload(name: str) -> FiniteWorkload:

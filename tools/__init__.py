@@ -1,0 +1,1 @@
+"""What maintainers run: packaging, compatibility, the documentation's site. Not part of the package."""
