@@ -33,6 +33,7 @@ from slackwater.errors import ConfigurationError, SlackwaterError
 from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
+from slackwater.recording.commands import trace
 from slackwater.sim.commands import sim
 from slackwater.verify.commands import verify
 from slackwater.workloads.registry import WORKLOADS
@@ -64,6 +65,7 @@ app.command(middleware)
 app.command(cluster)
 kafka.command(produce)
 app.command(kafka)
+app.command(trace)
 
 
 @app.command
