@@ -34,6 +34,7 @@ from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
 from slackwater.recording.commands import trace
+from slackwater.replay.commands import advise, replay
 from slackwater.sim.commands import sim
 from slackwater.verify.commands import verify
 from slackwater.workloads.registry import WORKLOADS
@@ -66,6 +67,8 @@ app.command(cluster)
 kafka.command(produce)
 app.command(kafka)
 app.command(trace)
+app.command(replay)
+app.command(advise)
 
 
 @app.command
