@@ -12,13 +12,17 @@ from slackwater.drivers.spark.sessions import remember
 from slackwater.drivers.spark.telling import identity_of
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
+from slackwater.drivers.spark.watching import recording_of, watchers_of
 from slackwater.endpoint.server import LOOPBACK
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
 from slackwater.forwarding.settings import Forwarding
 from slackwater.policies.assembly import engine_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from slackwater.core.model import Knob, Policy
+    from slackwater.recording.recorder import Recording
 
 _ATTACHED_PROPERTY = "slackwater.attached."
 
@@ -39,6 +43,8 @@ def attach(
     watchdog_s: float = 3.0,
     serve: bool | int | str = False,
     forward: bool | Forwarding = False,
+    record: str | Path | Recording | None = None,
+    shadow: str | None = None,
 ) -> Handle:
     """Schedule every streaming query of this session's Spark context, running ones included.
 
@@ -47,6 +53,8 @@ def attach(
     read where every query stands: True for any free port on loopback, a port, or "host:port"; announced for the
     middleware and the command line. `forward` tells schedulers of applications that are chained to this one, by folders
     or tables that one writes and the other reads, what they need to know, and listens to them; it serves as well.
+    `record` writes a trace of what happens to a new file, for `slackwater replay` and `slackwater advise`; `shadow`
+    names a policy whose decisions are computed beside the one in force, with what it would bring (`handle.shadow()`).
     Nothing else changes: start and stop queries as before. `detach()`, or the end of a `with` block, gives plain
     Spark back with the queries still running; so does a scheduler that is not heard from for `watchdog_s`.
     """
@@ -55,6 +63,7 @@ def attach(
         raise ConfigurationError(f"watchdog_s={watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
     options = _check_options(queries)
     forwarding = _check_forwarding(forward)
+    recording = recording_of(record)
     address = _check_address(serve if forwarding is None or serve is not False else True)
     settings = EngineSettings(
         lanes=lanes,
@@ -77,13 +86,19 @@ def attach(
     except AttachError:
         restore(spark, tuned)
         raise
+    try:
+        watchers = watchers_of(spark, engine, recording, shadow, knob)
+    except SlackwaterError:
+        bridge.detach()
+        restore(spark, tuned)
+        raise
     system.setProperty(marker, chosen.name)
 
     def released() -> None:
         system.clearProperty(marker)
         restore(spark, tuned)
 
-    handle = Handle(bridge, engine, released)
+    handle = Handle(bridge, engine, released, watchers)
     if address is not None:
         try:
             handle.serve(identity_of(spark), *address, forwarding)
