@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from slackwater import __version__
+from slackwater.bench.advise_commands import bench_advise, bench_recording
 from slackwater.bench.chain_commands import bench_chain
 from slackwater.bench.commands import bench_command
 from slackwater.bench.engines_commands import bench_engines
@@ -59,6 +60,8 @@ bench.command(bench_engines, name="engines")
 bench.command(bench_kills, name="kills")
 bench.command(bench_late, name="late")
 bench.command(bench_chain, name="chain")
+bench.command(bench_advise, name="advise")
+bench.command(bench_recording, name="recording")
 app.command(sim)
 app.command(verify)
 app.command(late)
