@@ -26,7 +26,7 @@ POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cos
 .PHONY: help setup demo test check lock bench-ysb bench-light bench-overload bench-aligned bench-decisions \
   bench-classes bench-memory bench-late bench-beside bench-supervision bench-kills bench-cluster bench-chain \
   bench-hosts bench-engines bench-page screenshots bench-policies bench-workloads verify chaos bench-mix bench-scale \
-  report docs newcomer compat package clean
+  bench-advise bench-recording report docs newcomer compat package clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -196,6 +196,14 @@ bench-policies: setup ## All policies with 16 queries
 	@mkdir -p $(RESULTS)
 	$(BIN)/slackwater bench ysb --queries 16 --rate 10000 --window 10 --seconds 30 --json $(RESULTS)/ysb-16-policies.json \
 	  --policies $(POLICIES)
+
+bench-advise: setup ## Record plain Spark, predict klink from the trace, run it, and compare; and a light load
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench advise --seeds 3 --json $(RESULTS)/advise.json
+
+bench-recording: setup ## What recording takes of the CPU with 24 queries, and how large a trace becomes
+	@mkdir -p $(RESULTS)
+	$(BIN)/slackwater bench recording --json $(RESULTS)/recording.json
 
 verify: setup ## Every workload against its oracle: on plain Spark and scheduled, restarted, with the scheduler killed
 	@mkdir -p $(RESULTS)

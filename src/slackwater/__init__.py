@@ -13,6 +13,7 @@ from slackwater.drivers.spark.doctor import Finding, doctor
 from slackwater.drivers.spark.handle import Handle, QueryStatus, SchedulerStats
 from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
 from slackwater.forwarding.settings import Forwarding, Peer
+from slackwater.recording.recorder import Recording
 from slackwater.supervision.settings import Alarms, Supervision
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "QueryOptions",
     "QueryStatus",
     "QueryView",
+    "Recording",
     "SchedulerStats",
     "SlackwaterError",
     "Snapshot",

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from slackwater import __version__
+from slackwater.bench.advise_commands import bench_advise, bench_recording
 from slackwater.bench.chain_commands import bench_chain
 from slackwater.bench.commands import bench_command
 from slackwater.bench.engines_commands import bench_engines
@@ -39,6 +40,8 @@ from slackwater.extras import explained
 from slackwater.kafka.commands import kafka
 from slackwater.late.commands import late
 from slackwater.middleware.commands import middleware
+from slackwater.recording.commands import trace
+from slackwater.replay.commands import advise, replay
 from slackwater.sim.commands import sim
 from slackwater.telemetry.commands import grafana
 from slackwater.verify.commands import verify
@@ -65,6 +68,8 @@ bench.command(bench_engines, name="engines")
 bench.command(bench_kills, name="kills")
 bench.command(bench_late, name="late")
 bench.command(bench_chain, name="chain")
+bench.command(bench_advise, name="advise")
+bench.command(bench_recording, name="recording")
 app.command(sim)
 app.command(verify)
 app.command(chaos)
@@ -78,6 +83,9 @@ for steering in CONTROL:
     app.command(steering)
 app.command(run)
 app.command(grafana)
+app.command(trace)
+app.command(replay)
+app.command(advise)
 
 
 @app.command

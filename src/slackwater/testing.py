@@ -9,7 +9,8 @@
 its offsets at its start and takes all that has arrived; the watermark that its rows move is applied by the
 next batch, which emits the windows it passes; a batch without rows runs only if the watermark moved. Batches that
 run at once share the cores. Where queries name factors to draw their batches' lengths from, the seed fixes them: the
-same queries, policy and seed give the same trace. One watermarked input a query; no joins.
+same queries, policy and seed give the same trace. A query reads one steady stream with one watermark, or any
+`Stream` that is given to it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from slackwater.core.model import (
     BatchReport,
@@ -33,9 +34,10 @@ from slackwater.core.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from slackwater.core.engine import Engine
+    from slackwater.core.model import WatermarkPolicy
 
 START_WALL_TS = 1_200_000.0
 """When a fake clock starts: a whole number of minutes, so that windows without an offset start with it."""
@@ -66,6 +68,19 @@ class FakeClock:
         self._wall_ts = wall_ts
 
 
+class Stream(Protocol):
+    """What a query reads, where it is not steady. All times count from the driver's start."""
+
+    def rows_readable(self, now_s: float) -> int:
+        """How many rows have come so far."""
+
+    def maxima_s(self, now_s: float, rows: int) -> tuple[float | None, ...]:
+        """The largest event time of each watermarked input among so many rows; None: none yet."""
+
+    def rows_between(self, from_event_s: float, to_event_s: float) -> float:
+        """About how many rows have their event times there; 0 where no window leaves a result."""
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedQuery:
     """One query and the stream it reads. `_at_s` and idle spans count from the driver's start.
@@ -88,6 +103,9 @@ class SimulatedQuery:
     shows_tasks: False for a batch whose user code waits for something and runs no task.
     reads_from: the name of the query whose output it reads, row for row, once a batch of it is over; None: the stream
     itself. Its rows_per_s and idle_s must be those of that query.
+    stream: what it reads instead, with a watermark delay for each of its inputs in input_delays_s.
+    behind_s: how far the watermark by which windows are emitted lags the query's, as behind an interval join.
+    pace: how much longer than usual its batches take at a time.
     """
 
     name: str
@@ -114,6 +132,11 @@ class SimulatedQuery:
     fails_at_s: float = math.inf
     shows_tasks: bool = True
     reads_from: str | None = None
+    stream: Stream | None = None
+    input_delays_s: tuple[float, ...] = ()
+    watermark_policy: WatermarkPolicy = "min"
+    behind_s: float = 0.0
+    pace: Callable[[float], float] | None = None
     options: QueryOptions = field(default_factory=QueryOptions)
 
     def facts(self) -> QueryFacts:
@@ -122,12 +145,19 @@ class SimulatedQuery:
             name=self.name,
             query_id=self.name,
             windows=self.windows,
-            input_delays_s=() if self.delay_s is None else (self.delay_s,),
-            emits_at_sweep=self.emits_at_sweep and self.delay_s is not None,
+            input_delays_s=self.delays_s,
+            watermark_policy=self.watermark_policy,
+            emits_at_sweep=self.emits_at_sweep and bool(self.delays_s),
             stateful=self.stateful,
             min_interval_s=self.interval_s,
             options=self.options,
         )
+
+    @property
+    def delays_s(self) -> tuple[float, ...]:
+        if self.stream is not None:
+            return self.input_delays_s
+        return () if self.delay_s is None else (self.delay_s,)
 
     def rows_before(self, event_s: float) -> int:
         """Rows with an event time before this one."""
@@ -135,6 +165,8 @@ class SimulatedQuery:
         return max(0, math.ceil((event_s - idle_s) * self.rows_per_s - 1e-6))
 
     def rows_readable(self, now_s: float) -> int:
+        if self.stream is not None:
+            return self.stream.rows_readable(now_s)
         until_s = now_s - self.lag_s
         if self.step_s is not None:
             whole_steps = math.floor((until_s - self.step_phase_s) / self.step_s + 1e-9)
@@ -148,6 +180,17 @@ class SimulatedQuery:
             if event_s >= begin:
                 event_s += end - begin
         return event_s
+
+    def maxima_s(self, now_s: float, rows: int) -> tuple[float | None, ...]:
+        """The largest event time of each watermarked input among so many rows."""
+        if self.stream is not None:
+            return self.stream.maxima_s(now_s, rows)
+        return (self.event_s(rows - 1),) if rows and self.delay_s is not None else (None,) * len(self.delays_s)
+
+    def rows_between(self, from_event_s: float, to_event_s: float) -> int:
+        if self.stream is not None:
+            return round(self.stream.rows_between(from_event_s, to_event_s))
+        return self.rows_before(to_event_s) - self.rows_before(from_event_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +292,7 @@ class _Run:
     written_rows: int = 0
     applied_event_ts: float = 0.0
     watermark_event_ts: float = 0.0
+    input_watermarks: dict[int, float] = field(default_factory=dict)
     batch: BatchReport | None = None
     sweeping: list[tuple[float, int]] = field(default_factory=list)
     batches: int = 0
@@ -259,7 +303,7 @@ class _Run:
     turn: TurnSeen | None = None
 
 
-def cpu_speed(demand: float, alone: float, *, cores: int, crowding: float = 0.0) -> float:
+def cpu_speed(demand: float, alone: float, *, cores: float, crowding: float = 0.0) -> float:
     """How fast computing goes when `demand` cores' worth of it is under way, against a batch alone on the cores.
 
     Cores are shared evenly. `alone` is the demand when only that batch and the background compute.
@@ -282,6 +326,8 @@ class ScriptedDriver:
     task_order: who gets a free core when tasks of several batches wait: the first by name, as with a fair pool for
     each query (Spark breaks the tie between pools without a running task so), or the one that waits longest.
     seed: fixes what is drawn.
+    capacity_cores: how much of the cores' time the queries get, where others on the host take the rest; None: all.
+    poll_s: how long a query whose trigger found nothing waits before it looks again, where nobody schedules it.
     """
 
     def __init__(
@@ -295,8 +341,12 @@ class ScriptedDriver:
         grant_delay_s: float = 0.0,
         task_order: TaskOrder = "arrival",
         seed: int = 0,
+        poll_s: float = _EMPTY_TRIGGER_S,
+        capacity_cores: float | None = None,
     ) -> None:
+        self.capacity_cores = float(cores) if capacity_cores is None else capacity_cores
         self.clock = clock or FakeClock()
+        self.poll_s = poll_s
         self.cores = cores
         self.seed = seed
         self.task_order = task_order
@@ -382,14 +432,14 @@ class ScriptedDriver:
         until = max(until, now)
         for part, speed in moving:
             part.left_s -= (until - now) * speed
-        self.cpu_s += (until - now) * min(demand, self.cores)
+        self.cpu_s += (until - now) * min(demand, self.capacity_cores)
         self.clock.set(until)
 
     def _speed(self, run: _Run, demand: float) -> float:
         if not run.parts[0].computing:
             return 1.0
         alone = self.background_cores + run.query.cpu_demand
-        return cpu_speed(demand, alone, cores=self.cores, crowding=self.crowding)
+        return cpu_speed(demand, alone, cores=self.capacity_cores, crowding=self.crowding)
 
     def _settle(self) -> None:
         """Everything that is due at this instant."""
@@ -460,17 +510,12 @@ class ScriptedDriver:
         moved = query.stateful and run.watermark_event_ts > run.applied_event_ts
         if not rows and not moved:
             run.batch = None
-            self._begin(run, [_Part("waits", _EMPTY_TRIGGER_S)])
+            self._begin(run, [_Part("waits", self.poll_s)])
             return
         run.sweeping = self._swept(run)
         run.taken_rows += rows
         run.applied_event_ts = run.watermark_event_ts
-        largest = None
-        if rows:
-            largest = self._start_wall_ts + query.event_s(run.taken_rows - 1)
-            # Spark's event-time statistics are whole milliseconds.
-            largest = math.floor(largest * 1000 + 1e-3) / 1000
-        inputs = () if query.delay_s is None else (InputMaximum(query.delay_s, rows, largest),)
+        inputs = self._inputs(query, rows, run.taken_rows)
         self._begin(run, self._parts(run, rows))
         run.batch = BatchReport(
             batch_id=run.batches,
@@ -479,12 +524,28 @@ class ScriptedDriver:
             duration_s=math.inf,
             rows=rows,
             watermark_event_ts=run.applied_event_ts,
+            evicts_event_ts=max(0.0, run.applied_event_ts - query.behind_s) if query.behind_s else None,
             inputs=inputs,
             rows_out=len(run.sweeping),
             state_bytes=query.state_bytes,
             limited=run.taken_rows < ready,
             reads=(query.reads_from,) if query.reads_from is not None else (),
             writes=query.name,
+        )
+
+    def _inputs(self, query: SimulatedQuery, rows: int, taken_rows: int) -> tuple[InputMaximum, ...]:
+        delays_s = query.delays_s
+        if not rows:
+            return tuple(InputMaximum(delay_s, 0, None) for delay_s in delays_s)
+        maxima_s = query.maxima_s(self.clock.now() - self._start_wall_ts, taken_rows)
+        return tuple(
+            # Spark's event-time statistics are whole milliseconds.
+            InputMaximum(
+                delay_s,
+                rows if len(delays_s) == 1 else rows // len(delays_s),
+                None if largest_s is None else math.floor((self._start_wall_ts + largest_s) * 1000 + 1e-3) / 1000,
+            )
+            for delay_s, largest_s in zip(delays_s, maxima_s, strict=True)
         )
 
     def _readable(self, query: SimulatedQuery) -> int:
@@ -500,6 +561,8 @@ class ScriptedDriver:
             whole_s = query.empty_cost_s
         if query.factors:
             whole_s *= run.random.choice(query.factors)
+        if query.pace is not None:
+            whole_s *= query.pace(self.clock.now() - self._start_wall_ts)
         waits_s = (1 - query.cpu_share) * whole_s / 2
         computes_s = query.cpu_share * (1 - query.task_share) * whole_s
         tasks_s = query.cpu_share * query.task_share * whole_s
@@ -516,10 +579,10 @@ class ScriptedDriver:
             return []
         swept = []
         for window in query.windows:
-            end = window.next_end(max(run.applied_event_ts, self._start_wall_ts))
-            while end <= run.watermark_event_ts:
+            end = window.next_end(max(run.applied_event_ts - query.behind_s, self._start_wall_ts))
+            while end <= run.watermark_event_ts - query.behind_s:
                 end_s = end - self._start_wall_ts
-                rows = query.rows_before(end_s) - query.rows_before(end_s - window.size_s)
+                rows = query.rows_between(end_s - window.size_s, end_s)
                 if rows:
                     swept.append((end, rows))
                 end = window.next_end(end)
@@ -537,15 +600,25 @@ class ScriptedDriver:
             self.trace.batches.append((run.query.name, batch))
             for end, rows in run.sweeping:
                 self.trace.emissions.append(Emission(run.query.name, end, now, rows))
-            for seen in batch.inputs:
-                if seen.max_event_ts is not None:
-                    run.watermark_event_ts = max(run.watermark_event_ts, seen.max_event_ts - seen.delay_s)
+            self._move_watermark(run, batch)
             if run.turn is not None:
                 run.turn.batches += 1
                 run.turn.rows += batch.rows
         if run.turn is not None:
             run.turn.ended_wall_ts = now
         self._wait(run)
+
+    @staticmethod
+    def _move_watermark(run: _Run, batch: BatchReport) -> None:
+        """The least over the inputs, or the greatest under that policy; an input without rows so far is at 0."""
+        if not batch.inputs:
+            return
+        for index, seen in enumerate(batch.inputs):
+            known = run.input_watermarks.get(index, 0.0)
+            told = 0.0 if seen.max_event_ts is None else seen.max_event_ts - seen.delay_s
+            run.input_watermarks[index] = max(known, told)
+        choose = min if run.query.watermark_policy == "min" else max
+        run.watermark_event_ts = max(run.watermark_event_ts, choose(run.input_watermarks.values()))
 
     def _tell(self, run: _Run) -> QueryReport:
         facts = None if run.described else run.query.facts()

@@ -12,7 +12,8 @@ import pytest
 
 from slackwater.cli import main
 from slackwater.errors import ConfigurationError
-from slackwater.sim.calibration import Calibration, _speeds, calibrate
+from slackwater.replay.company import speeds_of
+from slackwater.sim.calibration import Calibration, calibrate
 from slackwater.sim.microbatch import NAME, Prediction, Protocol, run, simulate
 from slackwater.sim.options import Options
 from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery, TraceFile
@@ -165,13 +166,13 @@ def test_a_pool_for_each_query_starves_the_last_names_and_one_shared_pool_does_n
 
 
 def test_speeds_fall_with_company_and_only_as_far_as_batches_compute():
-    computing = _speeds(4, 1.0, 1.0, 0.0, 0.0, 2)
-    waiting = _speeds(4, 0.5, 1.0, 0.0, 0.0, 2)
+    computing = speeds_of(4, 1.0, 1.0, 0.0, 0.0, 2)
+    waiting = speeds_of(4, 0.5, 1.0, 0.0, 0.0, 2)
     assert computing == pytest.approx([1.0, 1.0, 2 / 3, 0.5])
     assert waiting[0] == pytest.approx(1.0)
     assert all(waiting >= computing - 1e-9)
     assert all(np.diff(waiting) <= 1e-9)
-    assert _speeds(2, 1.0, 1.0, 0.0, 0.5, 2)[1] == pytest.approx(1 / 1.5)
+    assert speeds_of(2, 1.0, 1.0, 0.0, 0.5, 2)[1] == pytest.approx(1 / 1.5)
 
 
 def test_a_run_without_data_cannot_calibrate(recorded):

@@ -126,6 +126,7 @@ class RunSpec:
     settings: RunSettings = RunSettings()
     scratch: str | None = None
     trace: bool = False  # record every batch, and the CPU time every second
+    record: str | None = None  # a file for a trace as attach(record=…) writes it; plain Spark is then watched
     groups: tuple[Group, ...] = ()  # of a mix; what they say goes before what is said for all queries above
 
     def parts(self) -> tuple[RunSpec, ...]:
@@ -396,6 +397,7 @@ class RunResult:
     kafka: KafkaRun | None = None
     beside: dict[str, Any] | None = None  # what the query beside the measured ones did
     doomed: dict[str, Any] | None = None  # what the one did that was killed
+    recording: dict[str, Any] | None = None  # how large the trace became, and what it took
     slowdown: Distribution | None = None  # of a mix, as are the next two
     per_group: list[GroupResult] = field(default_factory=list)
     per_class: list[GroupResult] = field(default_factory=list)

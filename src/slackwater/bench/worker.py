@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import chain, pairwise
 from math import ceil
@@ -414,12 +414,17 @@ class _Run:
             warnings=self.warnings,
             beside=None if self.beside is None else self.beside.status(),
             doomed=None if self.doomed is None else self.doomed.outcome(),
+            recording=self._recording(),
             cluster=None if self.cluster is None else self.cluster.end(),
             slowdown=slowdown(per_query) if spec.groups else None,
             per_group=by_group(per_query) if spec.groups else [],
             per_class=by_class(per_query) if spec.groups else [],
             kafka=None if self.kafka is None else self.kafka.outcome(span),
         )
+
+    def _recording(self) -> dict[str, Any] | None:
+        found = None if self.handle is None else self.handle.recording()
+        return None if found is None else asdict(found)
 
     def _steady(self, batches: Sequence[Sequence[Batch]], outcomes: Sequence[QueryOutcome], span: Span) -> bool:
         """Every due window came out, and the queries lagged no more at the end of the span than at its start."""
@@ -432,7 +437,8 @@ class _Run:
             return SchedulerCost()
         stats = self.handle.stats()
         stalled_s = longest_stall_s(self.decisions, first.wall_ms, last.wall_ms)
-        if stalled_s > min(self.spec.settings.stall_max_s, self.spec.seconds / 2):
+        ours = self.contender.kind == "slackwater"
+        if ours and stalled_s > min(self.spec.settings.stall_max_s, self.spec.seconds / 2):
             # Slackwater fails open, so everything else looks fine: these would be plain Spark's figures.
             raise SlackwaterError(
                 f"the scheduler made no decision for {stalled_s:.1f} s of the measured span, so this run was not "
@@ -576,7 +582,7 @@ def _start_beside(spark: SparkSession, beside: Beside, seed: int, scratch: Path)
 
 
 def _attached(spark: SparkSession, chosen: Contender, spec: RunSpec, cleanup: ExitStack) -> Any:
-    if chosen.kind != "slackwater":
+    if chosen.kind != "slackwater" and spec.record is None:
         return None
     import slackwater  # noqa: PLC0415  # Spark's own policies must run without the scheduler being loaded
 
@@ -588,13 +594,14 @@ def _attached(spark: SparkSession, chosen: Contender, spec: RunSpec, cleanup: Ex
     }
     attached = slackwater.attach(
         spark,
-        chosen.policy,
+        chosen.policy or "observe",
         knob=chosen.knob,
         queries=classes,
         memory_bound=spec.memory_bound,
         serve=spec.serve,
         supervise=SUPERVISION if spec.doomed is not None else False,
         alarms=ALARMS if spec.doomed is not None else False,
+        record=spec.record,
     )
     if attached.url is not None:
         report("serving", url=attached.url, token_file=str(attached.token_file))

@@ -110,7 +110,7 @@ class QueryFacts:
 
 @dataclass(frozen=True, slots=True)
 class InputMaximum:
-    """The largest event time that one watermarked input of a batch saw, and its rows.
+    """The largest event time that one watermarked input of a batch saw, and its rows; the least one where it is told.
 
     `delays` where the source tells when each row was ingested: number of rows, and the sums of their delays (ingestion
     minus event time), of the squares and of the cubes.
@@ -120,6 +120,7 @@ class InputMaximum:
     rows: int
     max_event_ts: float | None
     delays: tuple[int, float, float, float] | None = None
+    min_event_ts: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,8 @@ class BatchReport:
 
     evicts_event_ts is the watermark by which the operator that emits windows evicted: behind a join it lags the
     query's. dropped_rows are those that its state operators dropped as too late (Spark counts groups where it has
-    aggregated before).
+    aggregated before). state_partitions are those of its state, and so of its checkpoint; 0: it keeps none, or nobody
+    tells. parts_s: how long the parts of its duration took, by Spark's names for them.
     """
 
     batch_id: int
@@ -147,6 +149,8 @@ class BatchReport:
     reads: tuple[str, ...] = ()
     writes: str | None = None
     evicts_event_ts: float | None = None
+    state_partitions: int = 0
+    parts_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slackwater.errors import ConfigurationError
-from slackwater.testing import cpu_speed
+from slackwater.replay.company import Company, cpu_use, median_slope, speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,8 +25,6 @@ _FITS = 7
 _MOST_CROWDING = 0.6
 _ALIKE = 1.02
 _ROUNDS = 2
-_LEAST_CORRELATION = 0.5
-_MOST_SAMPLES = 500
 _RATE_STEP_S = 1.0
 _STEP_TOLERANCE_S = 0.025
 _SAME_TURN_S = 0.15
@@ -94,7 +92,7 @@ def calibrate(trace: RunTrace) -> Calibration:
     batches = sorted(trace.batches, key=lambda batch: batch.start_ms)
     if not any(batch.rows for batch in batches):
         raise ConfigurationError(f"the trace of {trace.policy} has no batch with rows: nothing to calibrate from.")
-    company = _Company(batches)
+    company = _company(batches)
     rows = np.array([batch.rows for batch in batches], dtype=np.float64)
     most = company.seconds.shape[1]
     speeds = np.array([min(1.0, trace.cores / k) for k in range(1, most + 1)])
@@ -106,7 +104,7 @@ def calibrate(trace: RunTrace) -> Calibration:
         fits = []
         for crowding in np.linspace(0.0, _MOST_CROWDING, _FITS):
             for share in shares:
-                speeds = _speeds(most, float(share), use / share, background, float(crowding), trace.cores)
+                speeds = speeds_of(most, float(share), use / share, background, float(crowding), trace.cores)
                 costs = _costs(rows, company.seconds @ speeds)
                 error = float(np.mean(np.abs(np.log(company.seconds @ speeds / costs.alone_s(rows)))))
                 fits.append(_Fit(error, float(crowding), float(share), use / share, background, costs, speeds))
@@ -132,71 +130,14 @@ def calibrate(trace: RunTrace) -> Calibration:
     )
 
 
-class _Company:
-    """How long each batch ran with how many running at once, itself included."""
-
-    def __init__(self, batches: Sequence[TracedBatch]) -> None:
-        starts = np.array([batch.start_ms for batch in batches], dtype=np.float64) / 1000
-        ends = starts + np.array([max(1, batch.duration_ms) for batch in batches]) / 1000
-        self.edges = np.unique(np.concatenate([starts, ends]))
-        running = (starts[:, None] <= self.edges[None, :-1]) & (ends[:, None] > self.edges[None, :-1])
-        self.counts = running.sum(axis=0)
-        lengths = np.diff(self.edges)
-        self.seconds = np.column_stack(
-            [running @ (lengths * (self.counts == k)) for k in range(1, int(self.counts.max()) + 1)]
-        )
-
-    def work_s(self, speeds: Floats, wall_ts: Floats) -> Floats:
-        """Seconds of batches alone that were done by each of these times."""
-        rates = np.concatenate([[0.0], speeds])[self.counts] * self.counts
-        done = np.concatenate([[0.0], np.cumsum(rates * np.diff(self.edges))])
-        found: Floats = np.interp(wall_ts, self.edges, done)
-        return found
+def _company(batches: Sequence[TracedBatch]) -> Company:
+    starts = np.array([batch.start_ms for batch in batches], dtype=np.float64) / 1000
+    return Company(starts, starts + np.array([max(1, batch.duration_ms) for batch in batches]) / 1000)
 
 
-def _speeds(most: int, share: float, demand: float, background: float, crowding: float, cores: int) -> Floats:
-    """How fast each of k batches goes when k run at once, for k = 1 … most, against one alone.
-
-    Batches alternate between waiting, where nobody slows them, and computing, where they share the cores: a closed
-    network of a delay and a processor-sharing station, whose product form holds for any distribution of the lengths.
-    """
-    alone = background + demand
-
-    def speed(computing: int) -> float:
-        return cpu_speed(background + computing * demand, alone, cores=cores, crowding=crowding)
-
-    found = []
-    for k in range(1, most + 1):
-        if share >= 1:
-            found.append(speed(k))
-            continue
-        weight, weights, done = 1.0, [1.0], [0.0]
-        for n in range(1, k + 1):
-            # One more computes, one fewer waits.
-            weight *= (k - n + 1) / (1 - share) * share / (n * speed(n))
-            weights.append(weight)
-            done.append(n * speed(n) / share)
-        found.append(float(np.dot(weights, done) / sum(weights) / k))
-    return np.array(found)
-
-
-def _cpu_use(trace: RunTrace, company: _Company, speeds: Floats) -> tuple[float, float]:
-    """CPU seconds for each second of a batch alone, and the cores that are busy when no batch runs."""
-    seconds = (trace.to_ms - trace.from_ms) / 1000
-    span = company.work_s(speeds, np.array([trace.from_ms, trace.to_ms]) / 1000)
-    work_per_s, cpu_per_s = float(span[1] - span[0]) / seconds, trace.cpu_s / seconds
-    samples = np.array([sample for sample in trace.cpu if trace.from_ms <= sample[0] <= trace.to_ms], dtype=np.float64)
-    background = 0.0
-    if len(samples) > 10:
-        lengths = np.diff(samples[:, 0]) / 1000
-        work = np.diff(company.work_s(speeds, samples[:, 0] / 1000)) / lengths
-        used = np.diff(samples[:, 1]) / lengths
-        # Both are known with errors, so neither is regressed on the other. On cores that are always busy nothing tells
-        # the background apart.
-        if np.ptp(work) > 0 and np.ptp(used) > 0 and np.corrcoef(work, used)[0, 1] > _LEAST_CORRELATION:
-            background = cpu_per_s - float(np.std(used) / np.std(work)) * work_per_s
-    background = min(max(0.0, background), cpu_per_s / 2)
-    return (cpu_per_s - background) / work_per_s, background
+def _cpu_use(trace: RunTrace, company: Company, speeds: Floats) -> tuple[float, float]:
+    samples = [(wall_ms / 1000, cpu_s) for wall_ms, cpu_s in trace.cpu]
+    return cpu_use(company, speeds, samples, trace.from_ms / 1000, trace.to_ms / 1000, trace.cpu_s)
 
 
 def _costs(rows: Floats, alone_s: Floats) -> _Costs:
@@ -205,22 +146,12 @@ def _costs(rows: Floats, alone_s: Floats) -> _Costs:
     n, t = rows[with_rows], alone_s[with_rows]
     empty_s = float(np.median(alone_s[~with_rows])) if (~with_rows).any() else None
     if np.ptp(n) >= np.median(n) / 10:
-        row_s = max(0.0, _slope(n, t))
+        row_s = max(0.0, median_slope(n, t))
     else:
         # All alike: where the line starts is known from the empty ones alone.
         row_s = max(0.0, float((np.median(t) - empty_s) / np.median(n))) if empty_s is not None else 0.0
     batch_s = max(float(np.min(t)) / 2, float(np.median(t - row_s * n)))
     return _Costs(batch_s, row_s, batch_s if empty_s is None else empty_s)
-
-
-def _slope(x: Floats, y: Floats) -> float:
-    """The median slope over pairs that lie apart by a quarter of the range at least."""
-    stride = max(1, len(x) // _MOST_SAMPLES)
-    x, y = x[::stride], y[::stride]
-    first, second = np.triu_indices(len(x), 1)
-    dx, dy = x[second] - x[first], y[second] - y[first]
-    apart = (np.abs(dx) >= np.ptp(x) / 4) & (dx != 0)
-    return float(np.median(dy[apart] / dx[apart])) if apart.any() else 0.0
 
 
 def _factors(ratios: Floats) -> tuple[float, ...]:

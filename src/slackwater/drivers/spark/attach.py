@@ -14,18 +14,21 @@ from slackwater.drivers.spark.sessions import give_way, remember
 from slackwater.drivers.spark.telling import identity_of
 from slackwater.drivers.spark.tune import restore
 from slackwater.drivers.spark.tune import tune as tune_session
+from slackwater.drivers.spark.watching import recording_of, watchers_of
 from slackwater.endpoint.server import LOOPBACK
-from slackwater.errors import AttachError, ConfigurationError
+from slackwater.errors import AttachError, ConfigurationError, SlackwaterError
 from slackwater.policies.assembly import engine_for
 from slackwater.telemetry.spans import Spans
 
 if TYPE_CHECKING:
     from slackwater.core.model import Knob, Policy, QueryOptions
     from slackwater.forwarding.settings import Forwarding
+    from slackwater.recording.recorder import Recording
     from slackwater.supervision.settings import Alarms, Supervision
 
 _ATTACHED_PROPERTY = "slackwater.attached."
 _BETWEEN = "\x1e"
+_NO_SETTINGS = ("spark", "config", "record", "shadow")
 
 
 def attach(
@@ -47,6 +50,8 @@ def attach(
     otel: bool | None = None,
     supervise: bool | Supervision | None = None,
     alarms: bool | Alarms | None = None,
+    record: str | Path | Recording | None = None,
+    shadow: str | None = None,
     config: str | Path | None = None,
 ) -> Handle:
     """Schedule every streaming query of this session's Spark context, running ones included.
@@ -65,10 +70,12 @@ def attach(
     `otel` makes each batch a span, through the OpenTelemetry that the application has set up.
     `supervise` starts queries that die again, from their checkpoints; `alarms` tells when something goes wrong, by
     default where the application serves or is supervised.
+    `record` writes a trace of what happens to a new file, for `slackwater replay` and `slackwater advise`; `shadow`
+    names a policy whose decisions are computed beside the one in force, with what it would bring (`handle.shadow()`).
     Nothing else changes: start and stop queries as before. `detach()`, or the end of a `with` block, gives plain
     Spark back with the queries still running; so does a scheduler that is not heard from for `watchdog_s`.
     """
-    arguments = {name: value for name, value in locals().items() if name not in ("spark", "config")}
+    arguments = {name: value for name, value in locals().items() if name not in _NO_SETTINGS}
     _check_session(spark)
     given = Given(arguments, Path(config) if config is not None else None, conf_of(spark))
     resolved = given.resolve()
@@ -76,6 +83,7 @@ def attach(
     if not 0.5 <= chosen.watchdog_s <= 60:
         raise ConfigurationError(f"watchdog_s={chosen.watchdog_s!r}: from 0.5 to 60 seconds is sensible.")
     address = check_address(chosen.serve if chosen.forward is None or chosen.serve is not False else True)
+    recording = recording_of(record)
     settings = EngineSettings(
         lanes=chosen.lanes,
         max_wait_s=chosen.max_wait_s,
@@ -104,13 +112,19 @@ def attach(
     except AttachError:
         restore(spark, tuned)
         raise
+    try:
+        watchers = watchers_of(spark, engine, recording, shadow, chosen.knob)
+    except SlackwaterError:
+        bridge.detach()
+        restore(spark, tuned)
+        raise
     system.setProperty(marker, engine.policy.name)
 
     def released() -> None:
         system.clearProperty(marker)
         restore(spark, tuned)
 
-    handle = Handle(bridge, engine, released)
+    handle = Handle(bridge, engine, released, watchers)
     try:
         identity = identity_of(spark)
         if chosen.otel:

@@ -6,11 +6,11 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from slackwater.control.routes import reading, steering
 from slackwater.core.engine import Engine
@@ -23,6 +23,8 @@ from slackwater.endpoint.server import Endpoint
 from slackwater.errors import AttachError, ConfigurationError
 from slackwater.forwarding.forwarder import Forwarder
 from slackwater.policies.assembly import policy_for
+from slackwater.recording.recorder import Recorder
+from slackwater.replay.shadow import Shadow
 from slackwater.supervision.alarms import Told
 from slackwater.telemetry.following import Consumer, Follower
 from slackwater.telemetry.routes import metrics_routes
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from slackwater.endpoint.overview import Overview
     from slackwater.endpoint.server import Change, Read
     from slackwater.forwarding.settings import Forwarding
+    from slackwater.recording.recorder import RecordingStatus
+    from slackwater.replay.shadow import ShadowStatus
 
 log = logging.getLogger("slackwater")
 
@@ -84,10 +88,20 @@ class SchedulerStats:
     gates_opened: int
 
 
+class Watcher(Protocol):
+    """Sees each decision, on the scheduler's thread: it must not wait. One that raises is not asked again."""
+
+    def saw(self, report: Report, commands: Commands) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Handle:
     """An attached session. Also a context manager: leaving the block detaches."""
 
-    def __init__(self, bridge: SparkBridge, engine: Engine, released: Any) -> None:
+    def __init__(self, bridge: SparkBridge, engine: Engine, released: Any, watchers: Iterable[Watcher] = ()) -> None:
+        self._watchers = list(watchers)
+        self._closing = tuple(self._watchers)
         self._bridge = bridge
         self._engine = engine
         self._released = released
@@ -139,6 +153,8 @@ class Handle:
             self._endpoint.close()
         for follower in self._followers:
             follower.close()
+        for watcher in self._closing:
+            watcher.close()
         try:
             self._bridge.detach()
             self._released()
@@ -309,6 +325,14 @@ class Handle:
                 out.append(Expectation(view.name, end, *interval))
         return out
 
+    def shadow(self) -> ShadowStatus | None:
+        """What the policy of `attach(shadow=…)` would do now, and what it would have brought in the last minutes."""
+        return next((watcher.status() for watcher in self._closing if isinstance(watcher, Shadow)), None)
+
+    def recording(self) -> RecordingStatus | None:
+        """How large the trace of `attach(record=…)` is, and what is missing in it."""
+        return next((watcher.status() for watcher in self._closing if isinstance(watcher, Recorder)), None)
+
     def room_for(self, seconds: float) -> bool:
         """Will a lane stay free for so long, by what is expected of all queries?"""
         return self._engine.room_for(seconds, time.time())
@@ -366,6 +390,7 @@ class Handle:
                     forwarder.publish(self._engine.words())
                 self._decision_s.append(time.perf_counter() - begun)
                 self._decisions += 1
+                self._show(report, commands)
                 if report.gates_open:
                     self._bridge.resync()
                 self._in_charge.set()
@@ -387,6 +412,15 @@ class Handle:
                     log.warning("the scheduler stumbled and tries again: %s: %s", type(error).__name__, what)
                 commands = Commands(enforce=self._engine.policy.enforces, wake_after_s=0.1)
                 self._stop.wait(min(2.0, 0.1 * troubles))
+
+    def _show(self, report: Report, commands: Commands) -> None:
+        for watcher in tuple(self._watchers):
+            try:
+                watcher.saw(report, commands)
+            except Exception as error:
+                self._watchers.remove(watcher)
+                what = type(watcher).__name__
+                log.warning("%s stumbled and sees nothing more: %s: %s", what, type(error).__name__, error)
 
     def _session_is_over(self) -> bool:
         try:

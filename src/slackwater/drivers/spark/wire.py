@@ -41,6 +41,7 @@ class _Input(msgspec.Struct):
     delay_ms: int
     rows: int
     max_ms: int | None = None
+    min_ms: int | None = None
 
 
 class _Operator(msgspec.Struct):
@@ -52,6 +53,7 @@ class _StateOperator(msgspec.Struct):
     numRowsTotal: int = 0  # noqa: N815 - Spark's names
     memoryUsedBytes: int = 0  # noqa: N815
     numRowsDroppedByWatermark: int = 0  # noqa: N815
+    numShufflePartitions: int | None = None  # noqa: N815
 
 
 class _Sink(msgspec.Struct):
@@ -199,6 +201,7 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
             seen.rows,
             seen.max_ms / 1000 if seen.max_ms is not None else None,
             _delays(progress.observedMetrics.get(f"{DELAYS}{index}")),
+            seen.min_ms / 1000 if seen.min_ms is not None else None,
         )
         for index, seen in enumerate(batch.inputs)
     )
@@ -224,6 +227,8 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
         ),
         reads=tuple(place for source in progress.sources if (place := place_of(source.description)) is not None),
         writes=place_of(progress.sink.description),
+        state_partitions=max((operator.numShufflePartitions or 0 for operator in progress.stateOperators), default=0),
+        parts_s={name: took_ms / 1000 for name, took_ms in durations.items() if name != "triggerExecution"},
     )
 
 
