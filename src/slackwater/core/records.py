@@ -78,9 +78,12 @@ class Log(Generic[T]):
         self.added += 1
         self._entries.append((self.added, entry))
 
-    def since(self, number: int) -> list[T]:
-        """Those added after the first `number` of them, as far as they are kept. Then ask since `added`."""
-        return [entry for _, entry in self.after(number)]
+    def since(self, number: int, through: int | None = None) -> list[T]:
+        """Those added after the first `number` of them, as far as they are kept.
+
+        `through`: what `added` was when the caller noted where to go on, so that nothing is taken twice.
+        """
+        return [entry for at, entry in tuple(self._entries) if at > number and (through is None or at <= through)]
 
     def after(self, number: int) -> list[tuple[int, T]]:
         """The same with their numbers: the last is what to ask after next, a gap before the first is what was missed.

@@ -84,7 +84,7 @@ class Scribe:
     def records(self, seen: Sequence[tuple[Report, Commands]]) -> Iterator[Record]:
         """Of reports that the engine has answered, in order. What ran is looked up where the engine keeps it."""
         added = self._engine.records.ran.added
-        ran = {(one.key, one.batch_id): one for one in self._engine.records.ran.since(self._ran)}
+        ran = {(one.key, one.batch_id): one for one in self._engine.records.ran.since(self._ran, added)}
         for report, commands in seen:
             if report.wall_ts >= self._sampled_wall_ts + SAMPLE_EVERY_S:
                 self._sampled_wall_ts = report.wall_ts

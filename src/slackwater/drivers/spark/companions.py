@@ -126,12 +126,13 @@ class Companions:
         ended, ran, asked = self._read
         found: tuple[Ended, ...] = ()
         if supervisor is not None:
-            asked, found = supervisor.found.added, tuple(supervisor.found.since(asked))
-        self._read = records.ended.added, records.ran.added, asked
+            before, asked = asked, supervisor.found.added
+            found = tuple(supervisor.found.since(before, asked))
+        self._read = now_ended, now_ran, _ = records.ended.added, records.ran.added, asked
         return Seen(
             overview=self._handle.overview(self._identity),
-            ended=(*records.ended.since(ended), *found),
-            ran=tuple(records.ran.since(ran)),
+            ended=(*records.ended.since(ended, now_ended), *found),
+            ran=tuple(records.ran.since(ran, now_ran)),
             supervised={one.query_id: one for one in supervisor.told()} if supervisor is not None else {},
         )
 

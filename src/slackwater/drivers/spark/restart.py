@@ -126,7 +126,7 @@ class RestartingSupervisor:
         if is_stopped(self._spark):
             return []
         added = self._records.ended.added
-        ends, self._read = self._records.ended.since(self._read), added
+        ends, self._read = self._records.ended.since(self._read, added), added
         if time.monotonic() - self._asked >= _ASK_SPARK_S:
             self._asked = time.monotonic()
             ends += self._asked_spark()
