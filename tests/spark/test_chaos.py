@@ -49,6 +49,7 @@ def announced_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.timeout(600)  # one play of fifteen acts
 def test_queries_come_through_every_trouble_with_every_row(spark: Any, tmp_path: Path) -> None:
     played = play(spark, tmp_path / "scene", queries=2, timeout_s=LONGEST_S)
     assert [(one.trouble, one.problem) for one in played.suffered if one.problem is not None] == []

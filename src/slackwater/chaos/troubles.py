@@ -236,9 +236,8 @@ def restarted_at_random(seed: int) -> Callable[[Scene], AbstractContextManager[N
     @contextmanager
     def strikes(scene: Scene) -> Iterator[None]:
         rng = random.Random(f"restarts-{seed}")
-        names = [stage.name for stage in scene.workload.stages] * 2
-        rng.shuffle(names)
-        for name in names:
+        names = [stage.name for stage in scene.workload.stages]
+        for name in [*rng.sample(names, len(names)), rng.choice(names)]:
             scene.pipeline.restart(name)
             time.sleep(rng.random() * 0.3)
         yield
