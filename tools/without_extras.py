@@ -16,7 +16,15 @@ from tempfile import TemporaryDirectory
 
 # Modules that cannot be imported without these; all others can.
 NEEDING = {
-    "late": ("slackwater.late.", "slackwater.bench.late_worker", "slackwater.bench.kills"),
+    "late": (
+        "slackwater.late.",
+        "slackwater.bench.late_worker",
+        "slackwater.bench.kills",
+        "slackwater.chaos.disk",
+        "slackwater.chaos.scene",
+        "slackwater.chaos.script",
+    ),
+    "dashboard": ("slackwater.endpoint.protocol",),
     "report": ("slackwater.bench.plots", "slackwater.bench.late_plots", "slackwater.sim.figures"),
 }
 # Commands that begin no work before they see that their extra is missing.
