@@ -13,7 +13,6 @@ _SESSION = "session"
 # Tests that start programs of their own take longest; so many of them make both shares about equal. Those on Kafka stay
 # together: one broker serves them.
 _WITH_THE_SESSION = (
-    "test_late_kills",
     "test_demo_tiny",
     "test_sessions",
     "test_bench_mix_tiny",

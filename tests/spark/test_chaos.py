@@ -73,7 +73,7 @@ def test_queries_that_come_and_go_leave_nothing_behind(spark: Any, tmp_path: Pat
     assert {name: left[name] for name in NOTHING_LEFT} == dict.fromkeys(NOTHING_LEFT, 0)
     grew = {growth.name: growth.last - growth.first for growth in found.growths}
     assert grew["pools"] == grew["streaming_listeners"] == grew["jvm_threads_of_ours"] == 0
-    # Twelve starts are too few to tell growth from what the suite's other tests leave to the collector; `make chaos` does.
+    # Twelve starts are too few to tell growth from what other tests leave to the collector; `make chaos` does.
     assert "py4j_objects_in_the_jvm" in grew
 
 
