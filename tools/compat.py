@@ -158,7 +158,7 @@ def _variables(environment: Environment, java: Java) -> dict[str, str]:
         "PYSPARK_PYTHON": str(environment.python),
         "SPARK_LOCAL_IP": "127.0.0.1",
         # Whether a version works is the question, not whether this machine is quick.
-        "SLACKWATER_TEST_PATIENCE": "4",
+        "TEST_PATIENCE": "4",
     }
 
 

@@ -23,7 +23,7 @@ SCHEMA = "ts timestamp, k string, v long"
 Row = tuple[float, str, int]
 
 # How many times as long everything may take; `make compat` asks whether a version works, not whether it is quick.
-PATIENCE = float(os.environ.get("SLACKWATER_TEST_PATIENCE", "1"))
+PATIENCE = float(os.environ.get("TEST_PATIENCE", "1"))
 
 _names = itertools.count()
 
