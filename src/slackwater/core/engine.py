@@ -6,38 +6,35 @@ anti-starvation bound and the leases, whatever the policy says, and it survives 
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heapify, heappop
-from numbers import Integral
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, Literal
 
+from slackwater.core.asking import Asking, Metrics
+from slackwater.core.chains import Chains
 from slackwater.core.history import Entry, History
 from slackwater.core.lanes import AdaptiveLanes
-from slackwater.core.model import Capacity, Choice, Commands, Grant, Memory, Policy, Report, Snapshot, Stage
+from slackwater.core.model import Capacity, Choice, Commands, Grant, Memory, Snapshot, Stage
 from slackwater.core.orders import Orders
-from slackwater.core.query import QueryState, Turn
+from slackwater.core.query import QueryState
 from slackwater.core.records import Ended, Ran, Records
-from slackwater.core.words import Heard, Words, heeded
+from slackwater.core.turn import Turn
 from slackwater.errors import ConfigurationError, unknown_name
 
 if TYPE_CHECKING:
-    from slackwater.core.model import BatchReport, QueryView
-    from slackwater.core.words import Demand, Supply
+    from collections.abc import Iterator
 
-log = logging.getLogger("slackwater")
+    from slackwater.core.model import BatchReport, Policy, QueryView, Report
+    from slackwater.core.words import Heard, Words
 
 _SHORTEST_WAKE_S = 0.01
 _LONGEST_WAKE_S = 0.5
 _CLASS_STEP = 1e6
 _URGENCY_LIMIT = 1e5
 _SWEEP_FIRST = -2.5e5
-_TROUBLE_SILENCE_S = 60.0
 _CLOCK_STEP_S = 1.0
-_NOTHING_SAID = Words()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +76,6 @@ _OVERDUE, _AWAITED, _CHOSEN = range(3)
 _Want = tuple[int, int, float, str]
 _KEY: Final = 3
 
-Metrics = Callable[[Snapshot, Iterable[str]], Mapping[str, Sequence[float]]]
-
 
 class Engine:
     """Feed it reports in order of time; it answers with commands.
@@ -96,24 +91,19 @@ class Engine:
         metrics: Metrics | None = None,
     ) -> None:
         self.policy = policy
-        self._metrics = metrics
         self.settings = settings or EngineSettings()
         self.history = History(self.settings.history)
         self.records = Records()
         self.orders = Orders(self.history)
-        self._fallback = fallback
+        self._asking = Asking(fallback, metrics, self.history)
+        self._chains = Chains()
         self._queries: dict[str, QueryState] = {}
         self._lanes = AdaptiveLanes()
         self._capacity = Capacity(cores=0, lanes=1)
         self._sigmas = NormalDist().inv_cdf(self.settings.confidence)
-        self._troubled = False
-        self._told_wall_ts = -math.inf
         self._ahead_s: float | None = None  # of the wall clock before the steady one
         self._views: tuple[QueryView, ...] = ()
         self._ordered: tuple[QueryState, ...] = ()
-        self._readers: dict[str, tuple[str, ...]] = {}
-        self._linked = self._hearing = False
-        self._heard: tuple[Heard, ...] = ()
         self._reasons: dict[str, str] = {}
         self._planned: set[str] = set()
         self._memory_now: Memory | None = None
@@ -159,7 +149,7 @@ class Engine:
             "reasons": len(self._reasons),
             "planned": len(self._planned),
             "orders": len(self.orders),
-            "readers": len(self._readers),
+            "readers": len(self._chains.readers),
             "history": len(self.history),
         }
 
@@ -167,7 +157,7 @@ class Engine:
         """Another policy from the next step on; turns that run are finished, what was learnt stays."""
         self.history.add(now_wall_ts, "switched", "", f"from {self.policy.name} to {policy.name}")
         self.policy = policy
-        self._troubled = False
+        self._asking.switched()
 
     def pause(self, query: str, now_wall_ts: float) -> None:
         self.orders.pause(self.find(query), self.policy, now_wall_ts)
@@ -180,17 +170,11 @@ class Engine:
 
     def hear(self, heard: tuple[Heard, ...]) -> None:
         """What the schedulers of neighbouring applications told last, from the next step on."""
-        self._heard = heard
+        self._chains.hear(heard)
 
     def words(self) -> Words:
         """What they should be told: what its queries wait for upstream, and what they will bring downstream."""
-        reads = frozenset(place for state in self._ordered for place in state.reads)
-        writes = frozenset(state.writes for state in self._ordered if state.writes is not None)
-        if not reads and not writes:
-            return _NOTHING_SAID
-        demands = tuple(demand for state in self._ordered for demand in state.demands())
-        supplies = tuple(supply for state in self._ordered for supply in state.supplies())
-        return Words(reads, writes, demands, supplies)
+        return self._chains.words()
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
@@ -198,7 +182,7 @@ class Engine:
         self._heed_clock(report)
         self._observe(report)
         now = report.wall_ts
-        self._forward(now)
+        self._chains.forward(now)
         grants: list[Grant] = []
         self._advance_turns(report, grants)
         lanes = self._lanes.lanes(report.cores) if self.settings.lanes == "auto" else self.settings.lanes
@@ -214,7 +198,7 @@ class Engine:
         )
         self._memory_now = snapshot.memory
         self._views = snapshot.queries
-        choices = self._ask(snapshot)
+        choices = self._asking.choices(self.policy, snapshot)
         self.records.memory_rules(now, rules=any(choice.freeing for choice in choices.values()))
         self._reasons.update([(key, choice.reason) for key, choice in choices.items()])
         if self.policy.enforces:
@@ -247,57 +231,16 @@ class Engine:
         self._ahead_s = ahead_s
         if stepped_s:
             self.history.add(report.wall_ts, "trouble", "", f"the clock was set by {stepped_s:+.1f} s")
-            self._told_wall_ts += stepped_s
-            self._heard = ()
+            self._asking.step_clock(stepped_s)
+            self._chains.hear(())
             for state in self._queries.values():
                 state.step_clock(stepped_s)
 
     def _views_at(self, now: float) -> tuple[QueryView, ...]:
-        readers = self._readers
+        readers = self._chains.readers
         if not readers:
             return tuple([state.view(now) for state in self._ordered])
         return tuple([state.view(now, readers.get(state.writes or "", ())) for state in self._ordered])
-
-    def _chain(self) -> None:
-        """Who reads from where. Only a query that comes or goes, or that reads from elsewhere, changes it."""
-        self._ordered = tuple(self._queries[key] for key in sorted(self._queries))
-        readers: dict[str, list[str]] = {}
-        for state in self._ordered:
-            for place in state.reads:
-                readers.setdefault(place, []).append(state.facts.key)
-        self._readers = {place: tuple(keys) for place, keys in readers.items()}
-        # Also when the last link is gone, so that those who heard of it forget it.
-        self._hearing = self._hearing or self._linked
-        self._linked = any(state.writes in readers for state in self._ordered)
-
-    def _forward(self, now: float) -> None:
-        """Each query hears what those next to it told last, here or elsewhere; whoever fell silent is forgotten.
-
-        Words travel one hop a step, so that nobody needs to know the whole chain, and a cycle is no trouble.
-        """
-        heard = [told for told in self._heard if told.until_wall_ts > now]
-        if not heard and not self._linked and not self._hearing:
-            return
-        self._hearing = bool(heard)
-        demands: dict[str, list[Demand]] = {}
-        supplies: dict[str, list[Supply]] = {}
-        until: dict[str, float] = {}
-        for told in heard:
-            for demand in told.words.demands:
-                demands.setdefault(demand.place, []).append(demand)
-            for supply in told.words.supplies:
-                supplies.setdefault(supply.place, []).append(supply)
-                until[supply.place] = min(until.get(supply.place, math.inf), told.until_wall_ts)
-        for state in self._ordered:
-            for demand in state.demands():
-                demands.setdefault(demand.place, []).append(demand)
-            for supply in state.supplies():
-                supplies.setdefault(supply.place, []).append(supply)
-        for state in self._ordered:
-            key, reads, writes = state.facts.key, state.reads, state.writes
-            state.hear_demands(heeded(demands.get(writes, ()), key) if writes is not None else ())
-            told_here = tuple(supply for place in reads for supply in supplies.get(place, ()) if key not in supply.path)
-            state.hear_supplies(told_here, min((until.get(place, math.inf) for place in reads), default=math.inf))
 
     def _memory(self, report: Report) -> Memory | None:
         """The heap as the last collection left it, and at least what the state stores hold."""
@@ -305,12 +248,6 @@ class Engine:
             return None
         state = sum([query.last_batch.state_bytes for query in self._ordered if query.last_batch is not None])
         return Memory(max(report.heap_live_bytes, state), report.heap_max_bytes)
-
-    def _measured(self, snapshot: Snapshot) -> Snapshot:
-        needs = getattr(self.policy, "needs", ())
-        if not needs or self._metrics is None or not _asks(self.policy, snapshot):
-            return snapshot
-        return replace(snapshot, metrics=self._metrics(snapshot, needs))
 
     def _next_wake(self, choices: dict[str, Choice], now: float) -> float:
         """When to look again if nothing happens: as the policy says, or when somebody may start or has to."""
@@ -374,7 +311,8 @@ class Engine:
             self._planned.discard(key)
             chained_anew = True
         if chained_anew:
-            self._chain()
+            self._ordered = tuple(queries[key] for key in sorted(queries))
+            self._chains.link(self._ordered)
 
     def _advance_turns(self, report: Report, grants: list[Grant]) -> None:
         """A query back at its gate has finished a granted batch: sweep now if that emits, else its turn is over."""
@@ -419,29 +357,6 @@ class Engine:
             if not (overdue or idle):
                 busy.add(turn.lane)
         return [lane for lane in range(lanes) if lane not in busy][: max(0, lanes - len(busy))]
-
-    def _ask(self, snapshot: Snapshot) -> dict[str, Choice]:
-        """The policy's choices, or the fallback's for this step if the policy raises or talks nonsense."""
-        try:
-            choices = _checked(self.policy.decide(self._measured(snapshot)), snapshot)
-            self._troubled = False
-            return choices
-        except Exception as error:
-            if not self._troubled:
-                self.history.add(snapshot.wall_ts, "trouble", "", f"{type(error).__name__}: {error}")
-            self._troubled = True
-            if snapshot.wall_ts - self._told_wall_ts > _TROUBLE_SILENCE_S:
-                self._told_wall_ts = snapshot.wall_ts
-                story = "\n".join(f"  {e.kind}: {e.key} {e.what}" for e in self.history.recent(limit=10))
-                log.warning(
-                    "policy %r failed (%s: %s); %r decides until it recovers. What led there:\n%s",
-                    self.policy.name,
-                    type(error).__name__,
-                    error,
-                    self._fallback.name,
-                    story,
-                )
-            return _checked(self._fallback.decide(snapshot), snapshot)
 
     def _grant_turns(self, snapshot: Snapshot, choices: dict[str, Choice], free: list[int], grants: list[Grant]) -> int:
         """Grant what the free lanes can take; returns how many turns wait on."""
@@ -540,31 +455,3 @@ def _ran(state: QueryState, batch: BatchReport) -> Ran:
         rows=batch.rows,
         waited_s=turn.waited_s if turn is not None else 0.0,
     )
-
-
-def _asks(policy: Policy, snapshot: Snapshot) -> bool:
-    """Whether the policy will look at this snapshot; one with a period of its own may not."""
-    asks = getattr(policy, "asks", None)
-    return asks is None or bool(asks(snapshot))
-
-
-def _checked(choices: list[Choice], snapshot: Snapshot) -> dict[str, Choice]:
-    known = {view.key for view in snapshot.queries}
-    out: dict[str, Choice] = {}
-    for choice in choices:
-        if not isinstance(choice, Choice):
-            raise TypeError(f"a policy answers with Choice objects, not {type(choice).__name__}")
-        if choice.key not in known:
-            raise LookupError(f"the policy named an unknown query {choice.key!r}")
-        if choice.key in out:
-            raise ValueError(f"the policy named query {choice.key!r} twice")
-        if not math.isfinite(choice.urgency):
-            raise ValueError(f"the policy gave query {choice.key!r} the urgency {choice.urgency!r}")
-        if choice.wake_wall_ts is not None and not math.isfinite(choice.wake_wall_ts):
-            raise ValueError(f"the policy wants to wake for query {choice.key!r} at {choice.wake_wall_ts!r}")
-        if choice.lane is not None and not (isinstance(choice.lane, (int, Integral)) and choice.lane >= 0):
-            raise ValueError(f"the policy gave query {choice.key!r} the lane {choice.lane!r}; they count from 0")
-        if not (isinstance(choice.batches, (int, Integral)) and choice.batches >= 1):
-            raise ValueError(f"the policy gave query {choice.key!r} a turn of {choice.batches!r} batches")
-        out[choice.key] = choice
-    return out

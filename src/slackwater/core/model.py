@@ -130,7 +130,8 @@ class BatchReport:
     evicts_event_ts is the watermark by which the operator that emits windows evicted: behind a join it lags the
     query's. dropped_rows are those that its state operators dropped as too late (Spark counts groups where it has
     aggregated before). state_partitions are those of its state, and so of its checkpoint; 0: it keeps none, or nobody
-    tells. parts_s: how long the parts of its duration took, by Spark's names for them.
+    tells. parts_s: how long the parts of its duration took, by Spark's names for them. driver_cpu_s: the CPU time of
+    the query's own thread, which plans the batch and waits for its tasks.
     """
 
     batch_id: int
@@ -151,6 +152,16 @@ class BatchReport:
     evicts_event_ts: float | None = None
     state_partitions: int = 0
     parts_s: Mapping[str, float] = field(default_factory=dict)
+    driver_cpu_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTime:
+    """What the tasks of a batch took, all together: known a little after the batch is over, and in parts at times."""
+
+    batch_id: int
+    cpu_s: float
+    run_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,7 @@ class QueryReport:
 
     freeable_bytes: the memory that running it now would free, where the driver knows; else it follows from its state.
     error: of a query that is not alive, why it failed, in a line; None where it was stopped or had no more to do.
+    worked: of batches that were reported before or are now, where the driver was asked to tell.
     """
 
     key: str
@@ -171,6 +183,7 @@ class QueryReport:
     awaited: bool = False
     freeable_bytes: float | None = None
     batches: tuple[BatchReport, ...] = ()
+    worked: tuple[TaskTime, ...] = ()
     facts: QueryFacts | None = None
     error: str | None = None
 

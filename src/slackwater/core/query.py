@@ -8,38 +8,20 @@ from typing import TYPE_CHECKING
 
 from slackwater.core.cost import CostModel, RowCost
 from slackwater.core.downstream import Downstream, Expects, Need
-from slackwater.core.model import BatchReport, InputMaximum, QueryFacts, QueryReport, QueryView, Stage
+from slackwater.core.inputs import NEVER_EVENT_TS, Inputs
+from slackwater.core.model import BatchReport, QueryFacts, QueryReport, QueryView, Stage
 from slackwater.core.records import Left
-from slackwater.core.swm import Arrival, DelayEstimator, SwmEstimator
+from slackwater.core.swm import Arrival
+from slackwater.core.turn import FIRST_RETRY_S, LONGEST_RETRY_S, Retry, Turn
 from slackwater.core.upstream import Upstream
-from slackwater.core.words import MOST_HOPS, Demand, Sight, Supply
+from slackwater.core.words import MOST_HOPS, Demand, Supply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _RATE_MEMORY_S = 20.0
 _ROWS_MEMORY = 0.9
-_FIRST_RETRY_S = 0.1
-_LONGEST_RETRY_S = 5.0
-_LOST_GRANT_S = 1.0
 _MOST_LEFT = 100
-_NEVER_EVENT_TS = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """The batches granted together. `aim_event_ts` is the window end that the turn was granted to sweep, if any."""
-
-    stage: Stage
-    granted_wall_ts: float
-    wait_no: int
-    expected_s: float
-    sweep: bool
-    aim_event_ts: float | None
-    lane: int = 0
-    batches: int = 1
-    reason: str = ""
-    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +69,8 @@ class QueryState:
         # A latency that the user asked for holds whatever the readers wait for.
         self._holds_for_readers = hold_for_readers and facts.options.target_latency_s is None
         self._sigmas = sigmas
-        self._inputs: list[SwmEstimator | DelayEstimator] = [SwmEstimator() for _ in facts.input_delays_s]
-        self._maxima_event_ts = [_NEVER_EVENT_TS for _ in facts.input_delays_s]
+        self._inputs = Inputs(facts)
+        self._retry = Retry()
         self._outlook: _Outlook | None = None
         self._view: QueryView | None = None
         self._eligible_from_wall_ts = 0.0
@@ -96,12 +78,7 @@ class QueryState:
         # How far the watermark of the operator that emits lags the query's: an interval join before it.
         self._behind_s = 0.0
         self._windows_a_row = sum(math.ceil(window.size_s / window.slide_s) for window in facts.windows)
-        self._fruitless_turns = 0
-        self._retry_wall_ts = 0.0
         self._progress_wall_ts = now_wall_ts
-        self._looked_wall_ts = 0.0
-        self._straddles_step = False  # the batch to be observed next began before the clock was set
-        self._relearning = False
         self._downstream = Downstream()
         self._upstream = Upstream()
         self._demands: tuple[Demand, ...] | None = None
@@ -126,15 +103,12 @@ class QueryState:
         self.last_turn_wall_ts += by_s
         self.tasks_seen_wall_ts += by_s
         self._progress_wall_ts += by_s
-        self._looked_wall_ts += by_s if self._looked_wall_ts > 0 else 0.0
-        self._retry_wall_ts += by_s if self._retry_wall_ts > 0 else 0.0
+        self._retry.step_clock(by_s)
         if self.paused_wall_ts is not None:
             self.paused_wall_ts += by_s
         if self.turn is not None:
             self.turn = replace(self.turn, granted_wall_ts=self.turn.granted_wall_ts + by_s)
-        self._inputs = [SwmEstimator() if isinstance(known, SwmEstimator) else known for known in self._inputs]
-        self._straddles_step = self.turn is not None or self.report is None or not self.report.waiting
-        self._relearning = True
+        self._inputs.step_clock(by_s, running=self.turn is not None or self.report is None or not self.report.waiting)
         self._forget()
 
     def pause(self, now_wall_ts: float) -> None:
@@ -168,44 +142,23 @@ class QueryState:
                 # By the span it covers: a sweep right behind its data batch says little about the rate.
                 weight = 1 - math.exp(-span_s / _RATE_MEMORY_S) if self.rows_per_s else 1.0
                 self.rows_per_s += weight * (batch.rows / span_s - self.rows_per_s)
-        # A batch that was admission-limited, re-run after a restart, or begun before the clock was set says nothing
-        # about the stream's lag.
-        telling = not batch.limited and not (previous is None and batch.batch_id > 0) and not self._straddles_step
-        self._straddles_step = False
-        for index, seen in enumerate(batch.inputs[: len(self._inputs)]):
-            self._observe_input(index, seen, batch.offsets_wall_ts, telling=telling)
-        if batch.evicts_event_ts is not None and batch.watermark_event_ts > _NEVER_EVENT_TS:
+        self._inputs.observe(batch, again=previous is None and batch.batch_id > 0)
+        if batch.evicts_event_ts is not None and batch.watermark_event_ts > NEVER_EVENT_TS:
             self._behind_s = max(0.0, batch.watermark_event_ts - batch.evicts_event_ts)
         left = self._left(batch)
         if left:
             self.last_latency_s = left[0].latency_s
-            for estimator in self._inputs:
-                estimator.end_epoch()
+            self._inputs.end_epoch()
         self.dropped_rows += batch.dropped_rows
         self.last_batch = batch
-        if not batch.limited:
-            self._looked_wall_ts = batch.offsets_wall_ts
         if batch.rows > 0:
             self._downstream.observe(batch)
         return left
 
-    def _observe_input(self, index: int, seen: InputMaximum, offsets_wall_ts: float, *, telling: bool) -> None:
-        """An input whose source tells ingestion times has Klink's own estimate from then on."""
-        if seen.max_event_ts is not None:
-            self._maxima_event_ts[index] = max(self._maxima_event_ts[index], seen.max_event_ts)
-        known = self._inputs[index]
-        if seen.delays is not None:
-            if not isinstance(known, DelayEstimator):
-                known = self._inputs[index] = DelayEstimator()
-            known.observe_delays(*seen.delays)
-        elif telling and seen.max_event_ts is not None:
-            known.observe(offsets_wall_ts, seen.max_event_ts)
-            self._relearning = False
-
     def _left(self, batch: BatchReport) -> list[Left]:
         """The windows whose ends this batch's watermark passed and the last one's had not, the first ones first."""
         before = self.last_batch.watermark_event_ts if self.last_batch else batch.watermark_event_ts
-        if before <= _NEVER_EVENT_TS:
+        if before <= NEVER_EVENT_TS:
             return []
         passed = batch.watermark_event_ts - self._behind_s
         left: list[Left] = []
@@ -222,15 +175,8 @@ class QueryState:
             self.last_turn_wall_ts = turn.granted_wall_ts
 
     def lost_grant(self, now_wall_ts: float) -> bool:
-        """A grant that never arrived: the query waits on with the number that it was granted."""
         turn, seen = self.turn, self.report
-        return (
-            turn is not None
-            and seen is not None
-            and seen.waiting
-            and seen.wait_no == turn.wait_no
-            and now_wall_ts - turn.granted_wall_ts > _LOST_GRANT_S
-        )
+        return turn is not None and seen is not None and turn.is_lost(seen, now_wall_ts)
 
     def drop_turn(self) -> None:
         self.turn = self._view = None
@@ -242,31 +188,22 @@ class QueryState:
         if turn is None or self.report is None:
             return
         if self._fruitful(turn):
-            self._fruitless_turns = 0
-            self._retry_wall_ts = 0.0
-            return
-        self._fruitless_turns += 1
-        backoff_s = _FIRST_RETRY_S * 2 ** min(10, self._fruitless_turns - 1)
-        self._retry_wall_ts = now_wall_ts + min(_LONGEST_RETRY_S, self._longest_retry_s(), backoff_s)
-
-    def _longest_retry_s(self) -> float:
-        return _LONGEST_RETRY_S if self.windowed else max(_FIRST_RETRY_S, self._target_latency_s / 4)
+            self._retry.found()
+        else:
+            longest_s = LONGEST_RETRY_S if self.windowed else max(FIRST_RETRY_S, self._target_latency_s / 4)
+            self._retry.found_nothing(now_wall_ts, longest_s)
 
     def _fruitful(self, turn: Turn) -> bool:
         batch = self.last_batch
         if batch is None or batch.ended_wall_ts < turn.granted_wall_ts:
-            for estimator in self._inputs:
-                estimator.found_nothing()
+            self._inputs.found_nothing()
             return False
         if turn.aim_event_ts is None:
             return batch.rows > 0 or turn.stage is Stage.SWEEP
         aim_event_ts = turn.aim_event_ts + self._behind_s
         reached = self.next_watermark_event_ts >= aim_event_ts
         if not reached:
-            # Rows came, but not far enough: the estimate was early. No rows at all is a silent source.
-            for index, (delay_s, seen) in enumerate(zip(self.facts.input_delays_s, batch.inputs, strict=False)):
-                if seen.rows > 0 and self._maxima_event_ts[index] < aim_event_ts + delay_s:
-                    self._inputs[index].missed(batch.offsets_wall_ts, aim_event_ts + delay_s)
+            self._inputs.missed(batch, aim_event_ts)
         return reached
 
     # ---- chained queries --------------------------------------------------------------------------------------
@@ -295,11 +232,11 @@ class QueryState:
             slide_s = self._slide_s or 0.0
             cost_s = self.cost.batch_s(self.rows_per_s * slide_s) + self.cost.sweep_s + beyond.cost_s
             following = self.next_watermark_event_ts
-            if following <= _NEVER_EVENT_TS:
+            if following <= NEVER_EVENT_TS:
                 return
             for index, place in enumerate(self.reads):
                 delay_s = self.facts.input_delays_s[index] if self._aligned else self.facts.delay_s
-                sight = self._sight(index) if self._aligned else None
+                sight = self._inputs.sight(index) if self._aligned else None
                 after = following - self._behind_s
                 yield Demand(place, self.facts.windows, delay_s + self._behind_s, after, cost_s, (key,), sight)
             return
@@ -309,20 +246,13 @@ class QueryState:
             cost_s = demand.cost_s + self.cost.batch_s(self.rows_per_s * demand.slide_s)
             path = (key, *demand.path)
             for index, place in enumerate(self.reads):
-                sight = self._sight(index) if self._aligned else beyond.sight
+                sight = self._inputs.sight(index) if self._aligned else beyond.sight
                 yield replace(demand, place=place, cost_s=cost_s, path=path, sight=sight)
 
     @property
     def _aligned(self) -> bool:
         """Each of its sources has a watermark of its own, so that its maxima can be told apart by place."""
         return 0 < len(self.reads) == len(self.facts.input_delays_s)
-
-    def _sight(self, index: int) -> Sight | None:
-        """What it had seen when it last took all that was there; a sweep that finds nothing new says so, too."""
-        largest = self._maxima_event_ts[index]
-        if self._looked_wall_ts <= 0 or largest <= _NEVER_EVENT_TS:
-            return None
-        return Sight(self._looked_wall_ts, largest)
 
     def supplies(self) -> tuple[Supply, ...]:
         """What it tells those who read what it writes. A query with windows writes when they end, which they learn."""
@@ -336,15 +266,9 @@ class QueryState:
 
     def _expects(self) -> Expects:
         """Its own statistics where it has a watermark; else what its readers saw."""
-        if not self._inputs:
-            return Expects(self._downstream.arrival, self._downstream.lag_s(), self._sigmas)
-        choose = max if self.facts.watermark_policy == "min" else min
-
-        def arrival(event_ts: float) -> Arrival:
-            return choose((known.arrival(event_ts) for known in self._inputs), key=lambda found: found.wall_ts)
-
-        lag_s = max(known.lag().mean_s + 4 * known.lag().sigma_s for known in self._inputs)
-        return Expects(arrival, lag_s, self._sigmas, min(self._maxima_event_ts))
+        if len(self._inputs):
+            return self._inputs.expects(self._sigmas)
+        return Expects(self._downstream.arrival, self._downstream.lag_s(), self._sigmas)
 
     # ---- knowing ----------------------------------------------------------------------------------------------
 
@@ -369,7 +293,7 @@ class QueryState:
     def next_watermark_event_ts(self) -> float:
         """The watermark that the next batch will apply."""
         known = self.report.next_watermark_event_ts if self.report else None
-        return known if known is not None else _NEVER_EVENT_TS
+        return known if known is not None else NEVER_EVENT_TS
 
     @property
     def sweep_pending(self) -> bool:
@@ -386,7 +310,7 @@ class QueryState:
 
     def _look_ahead(self) -> _Outlook:
         following = self.next_watermark_event_ts
-        end = self.facts.next_window_end(following - self._behind_s) if following > _NEVER_EVENT_TS else None
+        end = self.facts.next_window_end(following - self._behind_s) if following > NEVER_EVENT_TS else None
         if self.last_batch is None:
             return _Outlook(end, pending=False)
         applied = self.last_batch.watermark_event_ts
@@ -397,7 +321,7 @@ class QueryState:
             pending = pending_end <= following - self._behind_s
         need = None
         if end is not None:
-            arrival: Arrival | None = self.swm_arrival(end) if not self._relearning else None
+            arrival: Arrival | None = self.swm_arrival(end) if not self._inputs.relearning else None
         elif self.windowed:
             arrival = None
         else:
@@ -408,16 +332,9 @@ class QueryState:
         return _Outlook(end, pending, pending_end if pending else None, arrival, need)
 
     def swm_arrival(self, window_end_event_ts: float) -> Arrival:
-        """Under Spark's min policy the last input decides, under max the first."""
         sweeps_at_event_ts = window_end_event_ts + self._behind_s
-        arrivals = [
-            self._told_arrival(index, sweeps_at_event_ts + delay_s) or estimator.arrival(sweeps_at_event_ts + delay_s)
-            for index, (estimator, delay_s) in enumerate(zip(self._inputs, self.facts.input_delays_s, strict=False))
-        ]
-        if not arrivals:
-            return Arrival(sweeps_at_event_ts + self.facts.delay_s, 0.5)
-        choose = max if self.facts.watermark_policy == "min" else min
-        return choose(arrivals, key=lambda arrival: arrival.wall_ts)
+        found = self._inputs.arrival(sweeps_at_event_ts, self._told_arrival)
+        return found or Arrival(sweeps_at_event_ts + self.facts.delay_s, 0.5)
 
     def _told_arrival(self, index: int, event_ts: float) -> Arrival | None:
         """As the writers of this input told, where they can be told apart."""
@@ -427,15 +344,7 @@ class QueryState:
 
     def swm_interval(self, window_end_event_ts: float, confidence: float) -> tuple[float, float] | None:
         """From when to when the sweeping watermark becomes ingestible, by the input that decides; None: not known."""
-        sweeps_at_event_ts = window_end_event_ts + self._behind_s
-        found = [
-            estimator.interval(sweeps_at_event_ts + delay_s, confidence)
-            for estimator, delay_s in zip(self._inputs, self.facts.input_delays_s, strict=False)
-        ]
-        if not found:
-            return None
-        choose = max if self.facts.watermark_policy == "min" else min
-        return choose(low for low, _ in found), choose(high for _, high in found)
+        return self._inputs.interval(window_end_event_ts + self._behind_s, confidence)
 
     def backlog_rows(self, now_wall_ts: float) -> float:
         batch, passed_s = self.last_batch, now_wall_ts - self._progress_wall_ts
@@ -465,8 +374,7 @@ class QueryState:
             closing = math.floor((now_wall_ts - outlook.arrival.wall_ts) / slide_s) + 1
         else:
             return 0.0
-        newest = max(self._maxima_event_ts, default=_NEVER_EVENT_TS)
-        open_windows = max(1.0, math.ceil((newest - first) / slide_s) + self._windows_a_row)
+        open_windows = max(1.0, math.ceil((self._inputs.newest_event_ts - first) / slide_s) + self._windows_a_row)
         return batch.state_bytes * min(1.0, closing / open_windows)
 
     @property
@@ -478,7 +386,7 @@ class QueryState:
         """The user's own trigger interval is the least spacing between turns; fruitless turns back off."""
         spaced = self.last_turn_wall_ts + self.facts.min_interval_s if self.turns else 0.0
         awaited = self.report is not None and self.report.awaited
-        return max(spaced, 0.0 if awaited or self.sweep_pending else self._retry_wall_ts)
+        return max(spaced, 0.0 if awaited or self.sweep_pending else self._retry.wall_ts)
 
     def view(self, now_wall_ts: float, downstream: tuple[str, ...] = ()) -> QueryView:
         """The query for a policy. Of a query to which nothing happened only that changes which time changes.
@@ -514,7 +422,7 @@ class QueryState:
         arrival = outlook.arrival or Arrival(since, 0.0)
         sure = arrival.sure_wall_ts(self._sigmas)
         pending = outlook.pending and self.turn is None
-        retry, need = self._retry_wall_ts, outlook.need
+        retry, need = self._retry.wall_ts, outlook.need
         end = outlook.end_event_ts if outlook.end_event_ts is not None or need is None else need.end_event_ts
         return QueryView(
             key=self.facts.key,
@@ -558,14 +466,11 @@ class QueryState:
     @property
     def input_lags_s(self) -> tuple[float | None, ...]:
         """For each watermarked input, how far its largest event time was behind when it was last looked at."""
-        return tuple(
-            self._looked_wall_ts - largest if largest > _NEVER_EVENT_TS and self._looked_wall_ts > 0 else None
-            for largest in self._maxima_event_ts
-        )
+        return self._inputs.lags_s
 
     def watermark_lag_s(self, now_wall_ts: float) -> float:
         watermark = self.next_watermark_event_ts
-        return now_wall_ts - watermark if watermark > _NEVER_EVENT_TS else math.nan
+        return now_wall_ts - watermark if watermark > NEVER_EVENT_TS else math.nan
 
 
 def _not_after(now_wall_ts: float, batch: BatchReport) -> BatchReport:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from slackwater.config.toml_file import read_toml
 from slackwater.errors import ConfigurationError
 from slackwater.translators.normalise import NiceRange
 
@@ -86,12 +86,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def load(path: Path) -> Config:
     """The configuration in a file, checked."""
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"the configuration {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}.") from error
+    content = read_toml(path, "the configuration")
     return parse(content, str(path))
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slackwater.errors import ConfigurationError
-from slackwater.replay.company import Company, cpu_use, median_slope, speeds_of
+from slackwater.replay.company import Company, cpu_use, speeds_of
+from slackwater.replay.lines import TASK_SHARE, QueryCost, factors_of, median_line, task_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_FACTORS = 50
 _FITS = 7
 _MOST_CROWDING = 0.6
 _ALIKE = 1.02
@@ -28,8 +28,6 @@ _ROUNDS = 2
 _RATE_STEP_S = 1.0
 _STEP_TOLERANCE_S = 0.025
 _SAME_TURN_S = 0.15
-_TASKS_OF_ADD_BATCH = 0.6  # what is left of it is planning and committing, in the driver
-_TASK_SHARE = 0.4  # where a trace does not tell how long addBatch took
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Calibration:
     empty_cost_s: float
     cpu_share: float = 1.0
     cpu_demand: float = 1.0
-    task_share: float = _TASK_SHARE
+    task_share: float = TASK_SHARE
     background_cores: float = 0.0
     crowding: float = 0.0
     grant_delay_s: float = 0.0
@@ -53,19 +51,6 @@ class Calibration:
     lag_s: float = 0.0
     factors: tuple[float, ...] = ()
     error: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Costs:
-    """a + b·rows for batches with rows, one figure for those without."""
-
-    batch_s: float
-    row_s: float
-    empty_s: float
-
-    def alone_s(self, rows: Floats) -> Floats:
-        found: Floats = np.where(rows > 0, self.batch_s + self.row_s * rows, self.empty_s)
-        return found
 
 
 @dataclass(frozen=True)
@@ -77,7 +62,7 @@ class _Fit:
     share: float
     demand: float
     background: float
-    costs: _Costs
+    costs: QueryCost
     speeds: Floats
 
 
@@ -105,7 +90,7 @@ def calibrate(trace: RunTrace) -> Calibration:
         for crowding in np.linspace(0.0, _MOST_CROWDING, _FITS):
             for share in shares:
                 speeds = speeds_of(most, float(share), use / share, background, float(crowding), trace.cores)
-                costs = _costs(rows, company.seconds @ speeds)
+                costs = median_line(rows, company.seconds @ speeds)
                 error = float(np.mean(np.abs(np.log(company.seconds @ speeds / costs.alone_s(rows)))))
                 fits.append(_Fit(error, float(crowding), float(share), use / share, background, costs, speeds))
         # Where several explain the lengths about alike, the simplest does: least crowding, most of it computing.
@@ -119,13 +104,15 @@ def calibrate(trace: RunTrace) -> Calibration:
         empty_cost_s=fit.costs.empty_s,
         cpu_share=fit.share,
         cpu_demand=fit.demand,
-        task_share=_task_share(batches),
+        task_share=task_share(
+            [b.parts_ms["addBatch"] / b.duration_ms for b in batches if "addBatch" in b.parts_ms and b.duration_ms > 0]
+        ),
         background_cores=fit.background,
         crowding=fit.crowding,
         grant_delay_s=_grant_delay_s(trace, batches),
         step_s=_step_s(trace),
         lag_s=_lag_s(batches),
-        factors=_factors(company.seconds @ fit.speeds / fit.costs.alone_s(rows)),
+        factors=factors_of(company.seconds @ fit.speeds / fit.costs.alone_s(rows)),
         error=fit.error,
     )
 
@@ -138,33 +125,6 @@ def _company(batches: Sequence[TracedBatch]) -> Company:
 def _cpu_use(trace: RunTrace, company: Company, speeds: Floats) -> tuple[float, float]:
     samples = [(wall_ms / 1000, cpu_s) for wall_ms, cpu_s in trace.cpu]
     return cpu_use(company, speeds, samples, trace.from_ms / 1000, trace.to_ms / 1000, trace.cpu_s)
-
-
-def _costs(rows: Floats, alone_s: Floats) -> _Costs:
-    """A median line through the batches with rows (Theil and Sen), and the median of those without."""
-    with_rows = rows > 0
-    n, t = rows[with_rows], alone_s[with_rows]
-    empty_s = float(np.median(alone_s[~with_rows])) if (~with_rows).any() else None
-    if np.ptp(n) >= np.median(n) / 10:
-        row_s = max(0.0, median_slope(n, t))
-    else:
-        # All alike: where the line starts is known from the empty ones alone.
-        row_s = max(0.0, float((np.median(t) - empty_s) / np.median(n))) if empty_s is not None else 0.0
-    batch_s = max(float(np.min(t)) / 2, float(np.median(t - row_s * n)))
-    return _Costs(batch_s, row_s, batch_s if empty_s is None else empty_s)
-
-
-def _factors(ratios: Floats) -> tuple[float, ...]:
-    places = (np.arange(_FACTORS) + 0.5) / _FACTORS
-    return tuple(round(float(factor), 4) for factor in np.quantile(ratios, places))
-
-
-def _task_share(batches: Iterable[TracedBatch]) -> float:
-    told = [batch for batch in batches if "addBatch" in batch.parts_ms and batch.duration_ms > 0]
-    if not told:
-        return _TASK_SHARE
-    share = float(np.median([batch.parts_ms["addBatch"] / batch.duration_ms for batch in told]))
-    return _TASKS_OF_ADD_BATCH * min(1.0, share)
 
 
 def _by_query(batches: Iterable[TracedBatch]) -> dict[str, list[TracedBatch]]:

@@ -17,8 +17,8 @@ def show(found: Experiment, json_file: Path | None) -> None:
     """Print rows, claims and assumptions; write them where a file is given."""
     console = Console()
     if found.rows:
-        console.print(_table(found.experiment, found.rows))
-    console.print(_table("claims", [vars(claim) for claim in found.claims]))
+        _print(console, found.experiment, found.rows)
+    _print(console, "claims", [vars(claim) for claim in found.claims])
     for line in found.assumptions:
         print(f"assumes: {line}")
     if json_file is not None:
@@ -26,13 +26,26 @@ def show(found: Experiment, json_file: Path | None) -> None:
         print(f"written: {json_file}")
 
 
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    """Rows may differ in what they know; a column for everything that any of them tells."""
+def _print(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
+    """Rows may differ in what they know; a column for everything that any of them tells.
+
+    A terminal too narrow for that gets a line for each instead; a log is as wide as it must be.
+    """
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    table = Table(*columns, title=title)
-    for row in rows:
-        table.add_row(*(_cell(row.get(column, "")) for column in columns))
-    return table
+    lines = [columns, *([_cell(row.get(column, "")) for column in columns] for row in rows)]
+    if not console.is_terminal:
+        console = Console(width=max(console.width, _width(lines)))
+    elif _width(lines) > console.width >= _width(turned := [list(cells) for cells in zip(*lines, strict=True)]):
+        lines = [["", *(str(number) for number in range(1, len(rows) + 1))], *turned]
+    table = Table(*lines[0], title=title)
+    for cells in lines[1:]:
+        table.add_row(*cells)
+    console.print(table)
+
+
+def _width(lines: list[list[str]]) -> int:
+    """Of a table with these cells, its frame included."""
+    return 1 + sum(3 + max(map(len, cells)) for cells in zip(*lines, strict=True))
 
 
 def _cell(value: Any) -> str:

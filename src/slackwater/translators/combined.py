@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from slackwater.translators.cgroups import PARENT, CpuGroups
 from slackwater.translators.kernel import Linux
-from slackwater.translators.nice import NiceScale, NiceThreads, raise_failures
+from slackwater.translators.nice import NiceScale, NiceThreads, raise_failures, where_nice
 from slackwater.translators.normalise import NOT_ABOVE_OTHERS, NiceRange, min_max
 from slackwater.translators.processes import Proc
 from slackwater.translators.restore import restore
 
 if TYPE_CHECKING:
-    from slackwater.translators.identity import ProcessId, ThreadId
     from slackwater.translators.journal import Journal
     from slackwater.translators.kernel import Kernel
     from slackwater.translators.schedule import CombinedSchedule, Entity, Group, Locate, PrioritySchedule
@@ -64,16 +63,12 @@ class CombinedTranslator:
 
     def apply(self, schedule: CombinedSchedule) -> None:
         self._groups.enforce(self._groups.plan(schedule.groups, self._locate))
-        processes: dict[ProcessId, int] = {}
-        threads: dict[ThreadId, int] = {}
-        for group in schedule.groups.groups.values():
-            for entity, nice in self._scale(_inside(group, schedule.inside), self._span).items():
-                target = self._locate(entity)
-                for process in target.processes:
-                    processes[process] = min(nice, processes.get(process, nice))
-                for thread in target.threads:
-                    threads[thread] = min(nice, threads.get(thread, nice))
-        self._threads.enforce(processes, threads)
+        nices = (
+            given
+            for group in schedule.groups.groups.values()
+            for given in self._scale(_inside(group, schedule.inside), self._span).items()
+        )
+        self._threads.enforce(*where_nice(nices, self._locate))
 
     def restore(self) -> None:
         raise_failures(restore(self._journal, self._proc, self._kernel).failures)

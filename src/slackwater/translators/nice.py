@@ -21,7 +21,7 @@ from slackwater.translators.processes import Proc
 from slackwater.translators.restore import FormerNice, put_back_nice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from slackwater.translators.identity import ProcessId, ThreadId
     from slackwater.translators.journal import Entries, Journal
@@ -74,18 +74,23 @@ class NiceTranslator:
 
     def apply(self, schedule: PrioritySchedule) -> None:
         nices = self._scale(schedule.priorities, self._span)
-        processes: dict[ProcessId, int] = {}
-        threads: dict[ThreadId, int] = {}
-        for entity, nice in nices.items():
-            target = self._locate(entity)
-            for process in target.processes:
-                processes[process] = min(nice, processes.get(process, nice))
-            for thread in target.threads:
-                threads[thread] = min(nice, threads.get(thread, nice))
-        self._threads.enforce(processes, threads)
+        self._threads.enforce(*where_nice(nices.items(), self._locate))
 
     def restore(self) -> None:
         raise_failures(put_back_nice(self._journal, self._proc, self._kernel).failures)
+
+
+def where_nice(nices: Iterable[tuple[Entity, int]], locate: Locate) -> tuple[dict[ProcessId, int], dict[ThreadId, int]]:
+    """From entities to their processes and threads; what two of them share gets the more urgent one's nice."""
+    processes: dict[ProcessId, int] = {}
+    threads: dict[ThreadId, int] = {}
+    for entity, nice in nices:
+        target = locate(entity)
+        for process in target.processes:
+            processes[process] = min(nice, processes.get(process, nice))
+        for thread in target.threads:
+            threads[thread] = min(nice, threads.get(thread, nice))
+    return processes, threads
 
 
 class NiceThreads:
