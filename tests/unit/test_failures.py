@@ -44,3 +44,40 @@ OSError: 2
 )
 def test_the_line_is_the_one_that_tells(error: str, told: str) -> None:
     assert in_a_line(error) == told
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            "cannot reach jdbc:postgresql://etl:hunter2@db:5432/shop",
+            "cannot reach jdbc:postgresql://etl:…@db:5432/shop",
+        ),
+        (
+            "SQLException: jdbc:x://db/shop?user=etl&password=hunter2&ssl=true",
+            "jdbc:x://db/shop?user=etl&password=…&ssl=",
+        ),
+        ('sasl.jaas.config: username="etl" password="hunter2 and more";', 'username="etl" password=…;'),
+        ("{'fs.s3a.secret.key': 'hunter2', 'region': 'x'}", "{'fs.s3a.secret.key': …, 'region': 'x'}"),
+        ("GET https://x.blob/y?sv=1&sig=hunter2&se=2: 403", "?sv=1&sig=…&se=2: 403"),
+        ("hooks: https://example.com/?token=hunter2", "?token=…"),
+    ],
+)
+def test_the_line_has_no_secrets(error: str, told: str) -> None:
+    for whole in (error, PREAMBLE + error, f"Traceback (most recent call last):\n  f()\n{error}"):
+        assert told in in_a_line(whole)
+        assert "hunter2" not in in_a_line(whole)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        'FATAL: password authentication failed for user "etl"',
+        "[PARSE_SYNTAX_ERROR] Syntax error at or near 'slect': unexpected token: slect",
+        "Path does not exist: abfss://data@account.dfs.core.windows.net/in",
+        "no broker at kafka://a:9092,b:9092",
+        "AnalysisException: column `secret` cannot be resolved",
+    ],
+)
+def test_a_line_without_secrets_stays_as_it_is(error: str) -> None:
+    assert in_a_line(error) == error

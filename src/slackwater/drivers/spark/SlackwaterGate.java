@@ -24,6 +24,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -37,6 +38,10 @@ import org.apache.spark.scheduler.Pool;
 import org.apache.spark.scheduler.Schedulable;
 import org.apache.spark.scheduler.SchedulingAlgorithm;
 import org.apache.spark.scheduler.SchedulingMode$;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerJobEnd;
+import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
 import org.apache.spark.scheduler.TaskSetManager;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
@@ -51,6 +56,7 @@ public final class SlackwaterGate {
     static final String POOL_KEY = "spark.scheduler.pool";
     static final String POOL_PREFIX = "slackwater-";
     static final String QUERY_ID_KEY = "sql.streaming.queryId";
+    static final String BATCH_ID_KEY = "streaming.sql.batchId";
     // The interval put in place of the user's: so long that Spark always asks our clock to wait.
     static final long GATED_INTERVAL_MS = 1L << 52;
     static final long WATCHDOG_TICK_MS = 250L;
@@ -73,6 +79,7 @@ public final class SlackwaterGate {
     private final Condition somethingHappened = lock.newCondition();
     private final TaskOrder taskOrder;
     private final Executors executors;
+    private TaskTimes taskTimes = null; // while somebody wants to know
     private final List notes = new ArrayList(); // what could not be done, told once
     private final Map leavingPools = new ConcurrentHashMap(); // pool -> gate of a query that no longer needs it
     private final List untold = new ArrayList(); // last reports of queries that ended while nobody listened
@@ -139,6 +146,19 @@ public final class SlackwaterGate {
         return answer;
     }
 
+    /** From now on the CPU time of every batch's tasks is told: for whoever records. */
+    public synchronized void tellTaskTimes() {
+        if (taskTimes != null || detached) return;
+        taskTimes = new TaskTimes(this);
+        context.addSparkListener(taskTimes);
+    }
+
+    synchronized void tellNoTaskTimes() {
+        if (taskTimes == null) return;
+        context.removeSparkListener(taskTimes);
+        taskTimes = null;
+    }
+
     /** Close the gates again: called by the scheduler once it has seen a full report. */
     public void resync() {
         silentTicks = 0;
@@ -152,6 +172,7 @@ public final class SlackwaterGate {
         detached = true;
         open = true;
         taskOrder.restore();
+        tellNoTaskTimes();
         synchronized (listeners) {
             Iterator it = listeners.entrySet().iterator();
             while (it.hasNext()) {
@@ -282,6 +303,15 @@ public final class SlackwaterGate {
         return out;
     }
 
+    Gate gateOf(String queryId) {
+        Iterator it = queryId == null ? Collections.emptyIterator() : gates.values().iterator();
+        while (it.hasNext()) {
+            Gate gate = (Gate) it.next();
+            if (gate.queryId.equals(queryId)) return gate;
+        }
+        return null;
+    }
+
     void left(Gate gate) {
         gate.tellUnknownTopic();
         if (gate.ownPool) leavingPools.put(gate.pool, gate);
@@ -353,6 +383,9 @@ public final class SlackwaterGate {
         while (it.hasNext()) {
             Object execution = it.next();
             try {
+                // One whose thread died in Spark's own code, past all handlers, stays among them for ever.
+                Thread thread = (Thread) Reach.call(execution, "queryExecutionThread");
+                if (thread.getState() == Thread.State.TERMINATED) continue;
                 if (!gates.containsKey(String.valueOf(Reach.call(execution, "runId")))) {
                     adopt(execution, false);
                     listenTo(Reach.call(execution, "sparkSession"));
@@ -428,6 +461,15 @@ public final class SlackwaterGate {
             boolean needed = ((Gate) entry.getValue()).usesPool();
             if (!needed && taskOrder.forget((String) entry.getKey())) it.remove();
         }
+        if (detached) return; // what is there now may be another attachment's
+        // A foreachBatch in Python goes on when its query is stopped: a job of it brings a pool back that was removed.
+        Iterator names = taskOrder.ownPools().iterator();
+        while (names.hasNext()) {
+            String pool = (String) names.next();
+            // A query that starts has its gate before its pool.
+            boolean known = leavingPools.containsKey(pool) || gates.containsKey(pool.substring(POOL_PREFIX.length()));
+            if (!known) taskOrder.forget(pool);
+        }
     }
 
     /** Spark drops a listener that was interrupted in a call, as when a query is stopped while it starts. */
@@ -491,6 +533,7 @@ public final class SlackwaterGate {
         private final ReentrantLock lock = new ReentrantLock();
         private final Condition changed = lock.newCondition();
         private final List unread = new ArrayList(); // reports of batches that Python has not fetched
+        private final Map worked = new LinkedHashMap(); // batch id -> TaskTime that Python has not fetched
         private Object replacedClock;
         private Properties localProperties; // of the stream's thread: Spark keeps its pool there
         private long waits = 0L; // the number of the present or last wait
@@ -501,6 +544,8 @@ public final class SlackwaterGate {
         private long since = System.currentTimeMillis();
         private long passedAt = 0L;
         private long passedNanos = 0L; // the same by a clock that nobody sets
+        private long passedCpuNanos = -1L; // CPU time of the stream's thread then
+        private volatile long lastBatch = -1L; // the newest that is over
         private String lastSeenProgress = "";
         private long nextWatermarkMs = -1L;
         String pool;
@@ -684,6 +729,11 @@ public final class SlackwaterGate {
         void passed() {
             passedAt = System.currentTimeMillis();
             passedNanos = System.nanoTime();
+            passedCpuNanos = cpuNanosHere();
+        }
+
+        static long cpuNanosHere() {
+            return ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime(); // -1 where it cannot tell
         }
 
         void waitForTurn() throws Exception {
@@ -760,8 +810,10 @@ public final class SlackwaterGate {
                 lastSeenProgress = text;
                 ObjectNode batch = owner.json.createObjectNode();
                 batch.put("ended_ms", System.currentTimeMillis());
+                if (passedCpuNanos >= 0L) batch.put("driver_cpu_ns", cpuNanosHere() - passedCpuNanos);
                 JsonNode parsed = owner.json.readTree(text);
                 batch.set("progress", parsed);
+                if (parsed.hasNonNull("batchId")) lastBatch = at(parsed, "batchId").asLong();
                 JsonNode durations = at(parsed, "durationMs");
                 if (durations != null && durations.has("addBatch")) {
                     PlanReader.executed(Reach.call(Reach.call(execution, "lastExecution"), "executedPlan"), batch);
@@ -772,6 +824,37 @@ public final class SlackwaterGate {
                 }
             } catch (Throwable t) {
                 LOG.warn("Slackwater: could not read the progress of query " + label(), t);
+            }
+        }
+
+        /** Of a batch that has begun; on the thread of Spark's events. */
+        TaskTime taskTime(long batch) {
+            synchronized (worked) {
+                Long id = Long.valueOf(batch);
+                TaskTime found = (TaskTime) worked.get(id);
+                if (found != null) return found;
+                if (worked.size() >= MAX_UNREAD_BATCHES) worked.remove(worked.keySet().iterator().next());
+                found = new TaskTime();
+                worked.put(id, found);
+                return found;
+            }
+        }
+
+        /** Of batches that are over and whose jobs have all ended: Spark tells a little later than it does. */
+        void reportTaskTimes(ArrayNode out) {
+            synchronized (worked) {
+                Iterator it = worked.entrySet().iterator();
+                while (it.hasNext()) {
+                    Map.Entry entry = (Map.Entry) it.next();
+                    TaskTime time = (TaskTime) entry.getValue();
+                    long batch = ((Long) entry.getKey()).longValue();
+                    if (batch > lastBatch || !time.over()) continue;
+                    it.remove();
+                    ObjectNode one = out.addObject();
+                    one.put("batch", batch);
+                    one.put("cpu_ns", time.cpuNanos);
+                    one.put("run_ms", time.runMs);
+                }
             }
         }
 
@@ -820,6 +903,7 @@ public final class SlackwaterGate {
                 for (int i = 0; i < unread.size(); i++) batches.add((ObjectNode) unread.get(i));
                 unread.clear();
             }
+            reportTaskTimes(out.putArray("worked"));
             return out;
         }
 
@@ -860,6 +944,76 @@ public final class SlackwaterGate {
 
         String label() {
             return name == null ? queryId : "'" + name + "'";
+        }
+    }
+
+    // =============================================================================================================
+
+    /** What the tasks of one batch took: written by the thread of Spark's events, read when the batch is over. */
+    public static final class TaskTime {
+        private int jobs = 0; // that have begun and not ended
+        private boolean begun = false;
+        volatile long cpuNanos = 0L;
+        volatile long runMs = 0L;
+
+        synchronized void jobBegins() {
+            begun = true;
+            jobs++;
+        }
+
+        synchronized void jobEnds() {
+            jobs--;
+        }
+
+        synchronized boolean over() {
+            return begun && jobs == 0;
+        }
+    }
+
+    /** Spark tells of tasks by their stages: which batch of which query those belong to, its jobs say. */
+    public static final class TaskTimes extends SparkListener {
+        private final SlackwaterGate owner;
+        private final Map ofJobs = new HashMap(); // job id -> TaskTime; all on one thread
+        private final Map ofStages = new HashMap(); // stage id -> TaskTime
+        private final Map stagesOfJobs = new HashMap(); // job id -> List of stage ids
+
+        TaskTimes(SlackwaterGate owner) {
+            this.owner = owner;
+        }
+
+        public void onJobStart(SparkListenerJobStart job) {
+            try {
+                Properties properties = job.properties();
+                if (properties == null) return;
+                String batch = properties.getProperty(BATCH_ID_KEY);
+                Gate gate = owner.gateOf(properties.getProperty(QUERY_ID_KEY));
+                if (gate == null || batch == null) return;
+                TaskTime time = gate.taskTime(Long.parseLong(batch));
+                time.jobBegins();
+                List stages = new ArrayList();
+                Object ids = Reach.call(Reach.call(job, "stageIds"), "iterator");
+                while (Reach.bool(ids, "hasNext")) stages.add(Reach.call(ids, "next"));
+                for (int i = 0; i < stages.size(); i++) ofStages.put(stages.get(i), time);
+                stagesOfJobs.put(Integer.valueOf(job.jobId()), stages);
+                ofJobs.put(Integer.valueOf(job.jobId()), time);
+            } catch (Throwable t) {
+                LOG.debug("Slackwater: could not tell which batch a job belongs to", t);
+            }
+        }
+
+        public void onTaskEnd(SparkListenerTaskEnd task) {
+            TaskTime time = (TaskTime) ofStages.get(Integer.valueOf(task.stageId()));
+            if (time == null || task.taskMetrics() == null) return;
+            time.cpuNanos += task.taskMetrics().executorCpuTime() + task.taskMetrics().executorDeserializeCpuTime();
+            time.runMs += task.taskMetrics().executorRunTime() + task.taskMetrics().executorDeserializeTime();
+        }
+
+        public void onJobEnd(SparkListenerJobEnd job) {
+            Integer id = Integer.valueOf(job.jobId());
+            List stages = (List) stagesOfJobs.remove(id);
+            TaskTime time = (TaskTime) ofJobs.remove(id);
+            for (int i = 0; stages != null && i < stages.size(); i++) ofStages.remove(stages.get(i));
+            if (time != null) time.jobEnds();
         }
     }
 
@@ -1009,6 +1163,18 @@ public final class SlackwaterGate {
             } catch (Throwable t) {
                 LOG.warn("Slackwater: could not add a pool; Spark will", t);
             }
+        }
+
+        /** Pools that are there now and were named by us. */
+        List ownPools() {
+            List names = new ArrayList();
+            if (root == null) return names;
+            Iterator it = root.schedulableNameToSchedulable().keySet().iterator();
+            while (it.hasNext()) {
+                String name = (String) it.next();
+                if (name.startsWith(POOL_PREFIX)) names.add(name);
+            }
+            return names;
         }
 
         /** Spark never removes a pool. False: tasks are in it still. */

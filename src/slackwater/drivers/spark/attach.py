@@ -114,6 +114,8 @@ def attach(
         raise
     try:
         watchers = watchers_of(spark, engine, recording, shadow, chosen.knob)
+        if watchers:
+            bridge.tell_task_times()
     except SlackwaterError:
         bridge.detach()
         restore(spark, tuned)

@@ -66,6 +66,13 @@ class SparkBridge:
         """Close the gates, after a full report was understood."""
         self._gate.resync()
 
+    def tell_task_times(self) -> None:
+        """From now on reports tell what the tasks of batches took, a little after them."""
+        try:
+            self._gate.tellTaskTimes()
+        except Exception as error:  # a trace is worth having without
+            self.notes.append(f"what tasks take cannot be told: {first_line(error)}")
+
     def session_is_over(self) -> bool:
         return bool(self._gate.over())
 

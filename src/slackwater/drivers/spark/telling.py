@@ -112,6 +112,7 @@ def _query(identity: Identity, engine: Engine, view: QueryView, now: float) -> Q
     low, high = interval or (None, None)
     cost_s = view.turn_cost_s
     batch = state.last_batch if state is not None else None
+    turn = state.turn if state is not None else None
     return QueryOverview(
         key=view.key,
         name=view.name,
@@ -132,6 +133,8 @@ def _query(identity: Identity, engine: Engine, view: QueryView, now: float) -> Q
         waiting_since_wall_ts=view.waiting_since_wall_ts,
         last_turn_wall_ts=view.last_turn_wall_ts,
         last_batch_wall_ts=batch.ended_wall_ts if batch is not None else None,
+        lane=turn.lane if turn is not None else None,
+        running_since_wall_ts=turn.granted_wall_ts if turn is not None else None,
         backlog_rows=view.backlog_rows,
         head_age_s=max(0.0, now - view.offsets_wall_ts) if view.offsets_wall_ts > 0 else 0.0,
         rows_per_s=view.rows_per_s,

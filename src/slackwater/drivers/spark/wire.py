@@ -20,6 +20,7 @@ from slackwater.core.model import (
     QueryOptions,
     QueryReport,
     Report,
+    TaskTime,
 )
 from slackwater.core.places import normalised
 from slackwater.drivers.spark.failures import in_a_line
@@ -86,6 +87,13 @@ class _Batch(msgspec.Struct):
     inputs: list[_Input] = msgspec.field(default_factory=list)
     operators: list[_Operator] = msgspec.field(default_factory=list)
     evicts_ms: int | None = None
+    driver_cpu_ns: int = -1
+
+
+class _Worked(msgspec.Struct):
+    batch: int
+    cpu_ns: int
+    run_ms: int
 
 
 class _Query(msgspec.Struct):
@@ -98,6 +106,7 @@ class _Query(msgspec.Struct):
     tasks: int = 0
     awaited: bool = False
     batches: list[_Batch] = msgspec.field(default_factory=list)
+    worked: list[_Worked] = msgspec.field(default_factory=list)
     about: msgspec.Raw = msgspec.Raw()
     error: str | None = None
 
@@ -167,6 +176,7 @@ def _query(query: _Query, options: dict[str, QueryOptions]) -> QueryReport:
         running_tasks=query.tasks,
         awaited=query.awaited,
         batches=tuple(report for batch in query.batches if (report := _batch(query.run, batch)) is not None),
+        worked=tuple(TaskTime(one.batch, one.cpu_ns / 1e9, one.run_ms / 1000) for one in query.worked),
         facts=_facts(query.run, query.about, options) if query.about else None,
         error=in_a_line(query.error) if query.error is not None else None,
     )
@@ -228,6 +238,7 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
         reads=tuple(place for source in progress.sources if (place := place_of(source.description)) is not None),
         writes=place_of(progress.sink.description),
         state_partitions=max((operator.numShufflePartitions or 0 for operator in progress.stateOperators), default=0),
+        driver_cpu_s=batch.driver_cpu_ns / 1e9 if batch.driver_cpu_ns >= 0 else None,
         parts_s={name: took_ms / 1000 for name, took_ms in durations.items() if name != "triggerExecution"},
     )
 
