@@ -218,7 +218,7 @@ def everything(session: Any) -> Decomposed:
     return decompose(session, SCHEMA, KEYS, columns(EXACT | NEAR))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_merged_partials_are_what_plain_spark_gives(spark: Any, everything: Decomposed, tmp_path: Path, seed: int):
     groups = ["a", "b", "constant", "nulls", "nan", "single", None]
     frame = spark.createDataFrame(rows(seed, 7, groups), SCHEMA)

@@ -19,8 +19,8 @@ from slackwater.errors import ConfigurationError
 from slackwater.late.buckets import Local
 from slackwater.late.errors import StoreError
 from slackwater.late.inout import Priority
+from slackwater.late.ledger import Emitted
 from slackwater.late.parts import NO_WINDOW
-from slackwater.late.store import Emitted
 from tests.spark.support import eventually, jvm_errors
 from tests.spark.test_facts import facts_of
 

@@ -18,8 +18,9 @@ from slackwater.late.compaction import CompactionRule
 from slackwater.late.errors import DamagedFileError, NewerFormatError, PurgedWindowError, StoreError
 from slackwater.late.files import files_at
 from slackwater.late.footer import write_batch
+from slackwater.late.ledger import Emitted
 from slackwater.late.naming import folder_for
-from slackwater.late.store import Emitted, WindowStore
+from slackwater.late.store import WindowStore
 from slackwater.late.writing import KEY
 from tests.unit.late_model import SCHEMA, table, values
 

@@ -15,6 +15,7 @@ from slackwater.late.naming import DATA, DEAD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from slackwater.late.index import WindowInfo
     from slackwater.late.recovery import Found
 
 
@@ -67,7 +68,35 @@ class Contents:
         for batch in [batch for batch in self._reserved if batch <= batch_id]:
             del self._reserved[batch]
 
+    # Windows
+
+    def infos(self, purged: Callable[[int], bool]) -> list[WindowInfo]:
+        alive = [window for window in self.index.windows() if not purged(window)]
+        found = [self.info(window) for window in alive]
+        return [info for info in found if info is not None]
+
+    def info(self, window: int) -> WindowInfo | None:
+        return self.index.info(window, self.committed)
+
+    def rows_before(self, start_ms: int) -> dict[int, int]:
+        """Rows by window, of those that start before."""
+        infos = [self.info(window) for window in self.index.windows() if window < start_ms]
+        return {info.start_ms: info.rows for info in infos if info is not None}
+
+    def dead_counts(self) -> dict[int, int]:
+        """Rows that came too late, by window."""
+        counts: Counter[int] = Counter()
+        for file in self.dead_files():
+            for group in file.groups:
+                counts[group.window] += group.rows
+        return dict(sorted(counts.items()))
+
     # Files
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of the files that hold windows."""
+        return sum(file.size for file in self.index.files.values())
 
     def enlist(self, file: DataFile) -> None:
         if file.name.startswith(f"{DEAD}/"):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from slackwater.late.arrow import pa, pq
-from slackwater.late.errors import DamagedFileError, NewerFormatError
+from slackwater.late.errors import DamagedFileError, NewerFormatError, StoreError
 from slackwater.late.index import DataFile, Group
 from slackwater.late.naming import batch_name, batch_of, compacted_name, compaction_of
 from slackwater.late.writing import KEY, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from slackwater.late.files import Files
 
@@ -62,6 +62,24 @@ class Settings(msgspec.Struct, frozen=True):
     event_time: str | None = None
     counted: str | None = None
     compression: str = "zstd"
+
+
+def conformed(tables: Mapping[int, Any], schema: Any, schema_text: str) -> dict[int, Any]:
+    """Windows without rows left out; columns in the store's order and of its types."""
+    found = {}
+    for window, table in tables.items():
+        if not table.num_rows:
+            continue
+        if table.schema.equals(schema, check_metadata=False):
+            found[window] = table
+            continue
+        try:
+            found[window] = table.select(schema.names).cast(schema)
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            raise StoreError(
+                f"rows of window {window} do not fit the store's columns: {error}. The store holds:\n{schema_text}"
+            ) from error
+    return found
 
 
 def write_batch(

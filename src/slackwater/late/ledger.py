@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
+
+from slackwater.late.errors import PurgedWindowError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Emission(msgspec.Struct, frozen=True, tag="emitted"):
@@ -42,6 +48,14 @@ class Horizon(msgspec.Struct, frozen=True, tag="horizon"):
 Record = Emission | Purge | Horizon
 
 
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """An execution's number, which grows from one to the next, and the revision of each window in it."""
+
+    number: int
+    revisions: dict[int, int]
+
+
 @dataclass(slots=True)
 class Ledger:
     """The sum of the journal's records; applying one twice changes nothing."""
@@ -71,8 +85,7 @@ class Ledger:
         found: list[Record] = [] if self.horizon is None else [self.horizon]
         found += [Purge(window, rows) for window, rows in sorted(self.purges.items())]
         for window in sorted(self.emissions):
-            ordered = sorted(self.emissions[window].values(), key=lambda emission: emission.revision)
-            found += ordered
+            found += self.emissions_of(window)
         return found
 
     def purged(self, window: int) -> bool:
@@ -89,9 +102,23 @@ class Ledger:
     def next_revision(self, window: int) -> int:
         return 1 + max((emission.revision for emission in self.emissions.get(window, {}).values()), default=0)
 
-    def known(self, window: int, execution: str) -> Emission | None:
-        """What this execution has emitted already."""
-        return self.emissions.get(window, {}).get(execution)
+    def emissions_of(self, window: int) -> list[Emission]:
+        return sorted(self.emissions.get(window, {}).values(), key=lambda emission: emission.revision)
+
+    def emission(self, windows: Iterable[int], kind: str, execution: str) -> tuple[Emitted, list[Emission]]:
+        """The numbers of an execution, and the records that are new with it: none of those that it had before."""
+        known = {window: self.emissions.get(window, {}).get(execution) for window in windows}
+        number = max((emission.number for emission in known.values() if emission), default=self.number + 1)
+        fresh = [
+            Emission(window, self.next_revision(window), kind, execution, number)
+            for window, emission in known.items()
+            if emission is None
+        ]
+        gone = sorted(emission.window for emission in fresh if self.purged(emission.window))
+        if gone:
+            raise PurgedWindowError(gone)
+        found = [*(emission for emission in known.values() if emission), *fresh]
+        return Emitted(number, {emission.window: emission.revision for emission in found}), fresh
 
     def horizon_at(self, before: int, dropped: dict[int, int]) -> Horizon:
         """The record that moves the horizon; `dropped` are the rows of windows that go by it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from slackwater.late.index import DataFile
 
 _READERS: Final = 8
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,16 @@ def newest_surely_committed(files: Files) -> int:
     return max(batches + compacted, default=-1)
 
 
-def quarantine(files: Files, problem: Problem) -> Problem:
+def put_aside(files: Files, problems: list[Problem]) -> list[Problem]:
+    """Move the files that do not count out of the way, and say so; those without a name are only told."""
+    found = [_quarantine(files, problem) if problem.name else problem for problem in problems]
+    for problem in found:
+        where = f", moved to {problem.moved_to}" if problem.moved_to else ""
+        log.warning("%s: %s%s", files, problem.reason, where)
+    return found
+
+
+def _quarantine(files: Files, problem: Problem) -> Problem:
     """Move a file aside; it keeps its name, with a number where one of that name is there already."""
     wanted = f"{QUARANTINE}/{problem.name.replace('/', '-')}"
     to, number = wanted, 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from slackwater.late.store import Emitted
+    from slackwater.late.ledger import Emitted
 
 
 class Sink(Protocol):

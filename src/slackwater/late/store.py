@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from slackwater.errors import ConfigurationError
-from slackwater.late import compaction, manifest
+from slackwater.late import compaction, manifest, opening
 from slackwater.late.arrow import pa
 from slackwater.late.compaction import CompactionRule
 from slackwater.late.contents import Contents
 from slackwater.late.errors import PurgedWindowError, StoreError
+from slackwater.late.figures import facts_of
 from slackwater.late.files import Files, files_at
-from slackwater.late.footer import Settings, read_groups, write_batch, write_compacted
+from slackwater.late.footer import Settings, conformed, read_groups, write_batch, write_compacted
 from slackwater.late.journal import Journal
-from slackwater.late.ledger import Emission, Purge
-from slackwater.late.naming import DATA, DEAD, JOURNAL, LOCK, MANIFEST, QUARANTINE, TEMPORARY
-from slackwater.late.recovery import Problem, newest_surely_committed, quarantine, scan
+from slackwater.late.ledger import Emitted, Purge
+from slackwater.late.naming import DATA, DEAD, QUARANTINE
+from slackwater.late.recovery import Problem, newest_surely_committed, put_aside, scan
 from slackwater.late.verify import Verified, doubles, read_all
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from slackwater.late.index import DataFile, Source, WindowInfo
+    from slackwater.late.ledger import Emission
     from slackwater.late.manifest import Kind, Manifest
 
 log = logging.getLogger(__name__)
@@ -50,14 +50,6 @@ class Opened:
     uncommitted: tuple[int, ...]
     swept: int
     problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """An execution's number, which grows from one to the next, and the revision of each window in it."""
-
-    number: int
-    revisions: dict[int, int]
 
 
 class WindowStore:
@@ -89,10 +81,7 @@ class WindowStore:
     ) -> None:
         self.files = location if isinstance(location, Files) else files_at(location)
         self.rule = rule or CompactionRule()
-        self._asked = (schema, kind, owner)
-        self._event_time = event_time
-        self._counted = counted
-        self._purpose = purpose
+        self._wanted = opening.Wanted(schema, kind, event_time, counted, purpose, owner)
         self._compression = compression
         self._journal = Journal(self.files, fold_after)
         self._held = Contents()
@@ -110,28 +99,10 @@ class WindowStore:
         committed_batch None: without Spark's commit log, all but the newest batch count.
         read_only: nothing is created, swept or moved, and another process may be writing.
         """
-        schema, kind, owner = self._asked
-        found_manifest = manifest.load(self.files)
-        if found_manifest is None and (read_only or schema is None):
-            raise ConfigurationError(
-                f"there is no store of windows at {self.files}: store.json is missing. "
-                "Give the folder that holds it; a query creates it when it first runs."
-            )
-        if not read_only:
-            if found_manifest is None:
-                self._check_empty()
-            for folder in ("", DATA, DEAD, JOURNAL, TEMPORARY):
-                self.files.make_folder(folder)
-            self.files.acquire()
+        known = opening.claim(self.files, self._wanted, read_only=read_only)
         try:
-            if found_manifest is None:
-                found_manifest = manifest.create(
-                    self.files, schema, kind or "rows", owner, self._event_time, self._counted, self._purpose
-                )
-            manifest.check(found_manifest, self.files, schema, kind, owner, self._purpose)
-            self._manifest = found_manifest
-            self._schema = found_manifest.arrow_schema()
-            return self._load(found_manifest, committed_batch, read_only=read_only)
+            self._manifest, self._schema = known, known.arrow_schema()
+            return self._load(known, committed_batch, read_only=read_only)
         except BaseException:
             self.files.release()
             raise
@@ -194,19 +165,12 @@ class WindowStore:
         Writing a batch again replaces it. With `part`, one file of several, and `begin` must come first.
         Raises PurgedWindowError when a window is gone: nothing is written then.
         """
-        rows = self._conformed(tables)
+        rows = conformed(tables, self.schema, self.about.schema_text)
         with self._lock:
             self._check_writing(batch_id)
             self._check_alive(rows)
             self._held.reserve(batch_id, rows)
-        file = None
-        if rows:
-            ordered = sorted(rows.items())
-            file = write_batch(self.files, self.settings, self._schema, batch_id, ordered, part=part or 0)
-            self._enlist(file)
-        if part is None:
-            self._remove(name for name in self._of_batch(batch_id, DATA) if file is None or name != file.name)
-        return file
+        return self._replace(batch_id, rows, DATA, part)
 
     def adopt(self, files: Iterable[DataFile]) -> None:
         """Take in parts of a batch that tasks have written, dead letters too."""
@@ -221,16 +185,10 @@ class WindowStore:
 
     def dead(self, batch_id: int, tables: Mapping[int, Any], *, part: int | None = None) -> int:
         """Keep rows that came after their window was purged, by window; returns how many. Replaces like `write`."""
-        rows = self._conformed(tables)
+        rows = conformed(tables, self.schema, self.about.schema_text)
         with self._lock:
             self._check_writing(batch_id)
-        file = None
-        if rows:
-            ordered = sorted(rows.items())
-            file = write_batch(self.files, self.settings, self._schema, batch_id, ordered, part=part or 0, folder=DEAD)
-            self._enlist(file)
-        if part is None:
-            self._remove(name for name in self._of_batch(batch_id, DEAD) if file is None or name != file.name)
+        self._replace(batch_id, rows, DEAD, part)
         return sum(table.num_rows for table in rows.values())
 
     def commit(self, batch_id: int) -> None:
@@ -244,15 +202,12 @@ class WindowStore:
     def windows(self) -> list[WindowInfo]:
         with self._lock:
             self._opened()
-            alive = [window for window in self._held.index.windows() if not self._journal.ledger.purged(window)]
-            found = [self._held.index.info(window, self._held.committed) for window in alive]
-        return [info for info in found if info is not None]
+            return self._held.infos(self._journal.ledger.purged)
 
     def window(self, window: int) -> WindowInfo | None:
         with self._lock:
             self._opened()
-            purged = self._journal.ledger.purged(window)
-            return None if purged else self._held.index.info(window, self._held.committed)
+            return None if self._journal.ledger.purged(window) else self._held.info(window)
 
     def sources(self, window: int, *, through: int | None = None) -> list[Source]:
         """The row groups of a window in order of batch id; `path` gives what Spark can read."""
@@ -284,8 +239,7 @@ class WindowStore:
         through: count batches up to this one, to see rows of a batch that is being written.
         """
         with self.reading([window], through=through) as sources:
-            for source in sources[window]:
-                yield from read_groups(self.files, source.file, [source.group.position])
+            yield from self._batches(sources[window])
 
     def read(self, window: int, *, through: int | None = None) -> Any:
         self._opened()
@@ -293,11 +247,9 @@ class WindowStore:
 
     def dead_counts(self) -> dict[int, int]:
         """Rows that came too late, by window."""
-        counts: Counter[int] = Counter()
-        for file in self._dead_files():
-            for group in file.groups:
-                counts[group.window] += group.rows
-        return dict(sorted(counts.items()))
+        with self._lock:
+            self._opened()
+            return self._held.dead_counts()
 
     def dead_rows(self) -> Iterator[tuple[int, Any]]:
         """Window and record batch, in order of batch id."""
@@ -324,12 +276,7 @@ class WindowStore:
                 sources = found[window]
                 if len({source.file.name for source in sources}) < 2:
                     return None
-                batches = (
-                    batch
-                    for source in sources
-                    for batch in read_groups(self.files, source.file, [source.group.position])
-                )
-                merged = compaction.tables(batches)
+                merged = compaction.tables(self._batches(sources))
                 replaces = compaction.replaced(sources)
                 file = write_compacted(self.files, self.settings, self._schema, window, merged, replaces)
                 with self._lock:
@@ -350,7 +297,7 @@ class WindowStore:
                     return True
                 if self._held.is_reserved(lambda brought: brought == window):
                     return False
-                info = self._held.index.info(window, self._held.committed)
+                info = self._held.info(window)
                 self._journal.append([Purge(window, info.rows if info else 0)])
             self.collect()
             return True
@@ -368,10 +315,7 @@ class WindowStore:
                     return True
                 if self._held.is_reserved(lambda brought: brought < start_ms):
                     return False
-                index, committed = self._held.index, self._held.committed
-                infos = [index.info(window, committed) for window in index.windows() if window < start_ms]
-                dropped = {info.start_ms: info.rows for info in infos if info is not None}
-                self._journal.append([ledger.horizon_at(start_ms, dropped)])
+                self._journal.append([ledger.horizon_at(start_ms, self._held.rows_before(start_ms))])
             self.collect()
             return True
 
@@ -404,21 +348,10 @@ class WindowStore:
         with self._maintenance:
             self._check_writable()
             with self._lock:
-                ledger = self._journal.ledger
-                known = {window: ledger.known(window, execution) for window in windows}
-                number = max((emission.number for emission in known.values() if emission), default=ledger.number + 1)
-                fresh = [
-                    Emission(window, ledger.next_revision(window), kind, execution, number)
-                    for window, emission in known.items()
-                    if emission is None
-                ]
-                gone = sorted(emission.window for emission in fresh if ledger.purged(emission.window))
-                if gone:
-                    raise PurgedWindowError(gone)
+                emitted, fresh = self._journal.ledger.emission(windows, kind, execution)
                 if fresh:
                     self._journal.append(fresh)
-                found = [*(emission for emission in known.values() if emission), *fresh]
-                return Emitted(number, {emission.window: emission.revision for emission in found})
+                return emitted
 
     def revision(self, window: int) -> int:
         """Of the window's last result; 0 before the first."""
@@ -428,56 +361,21 @@ class WindowStore:
 
     def emissions(self, window: int) -> list[Emission]:
         with self._lock:
-            found = self._journal.ledger.emissions.get(window, {}).values()
-            return sorted(found, key=lambda emission: emission.revision)
+            return self._journal.ledger.emissions_of(window)
 
     @property
     def disk_bytes(self) -> int:
         """Of the files that hold windows."""
         with self._lock:
-            return sum(file.size for file in self._held.index.files.values())
+            return self._held.disk_bytes
 
     def facts(self) -> dict[str, Any]:
         """The store in figures."""
         with self._lock:
-            known, ledger = self._opened(), self._journal.ledger
-            windows = self.windows()
-            data = list(self._held.index.files.values())
-            return {
-                "kind": known.kind,
-                "owner": known.owner,
-                "format": known.format,
-                "committed_batch": self._held.committed,
-                "windows": len(windows),
-                "rows": sum(info.rows for info in windows),
-                "bytes": sum(info.bytes for info in windows),
-                "files": len(data),
-                "compacted_files": sum(file.replaces is not None for file in data),
-                "disk_bytes": self.disk_bytes,
-                "uncommitted_batches": sorted(self._held.uncommitted),
-                "purged_windows": ledger.purged_windows,
-                "purged_rows": ledger.purged_rows,
-                "purged_before_ms": ledger.horizon.before if ledger.horizon else None,
-                "dead_rows": sum(self.dead_counts().values()),
-                "dead_files": len(self._held.dead),
-                "emissions": sum(len(found) for found in ledger.emissions.values()),
-                "quarantined_files": len(self.files.listed(QUARANTINE)),
-            }
+            known, quarantined = self._opened(), len(self.files.listed(QUARANTINE))
+            return facts_of(known, self._held, self._journal.ledger, quarantined_files=quarantined)
 
     # Within
-
-    def _check_empty(self) -> None:
-        """A new store goes into a folder of its own; what a crash left while creating one is no matter."""
-        if any(self.files.listed(folder) for folder in (DATA, DEAD, JOURNAL)):
-            raise StoreError(
-                f"{self.files} holds files of a store, but store.json is missing. Restore it from a backup, "
-                "or use a new location."
-            )
-        strangers = self.files.names("") - {DATA, DEAD, JOURNAL, TEMPORARY, LOCK, MANIFEST}
-        if strangers:
-            raise ConfigurationError(
-                f"{self.files} is not empty and holds no store: {min(strangers)!r} is there. Give a folder of its own."
-            )
 
     def _load(self, known: Manifest, committed: int | None, *, read_only: bool) -> Opened:
         if committed is None:
@@ -488,17 +386,13 @@ class WindowStore:
         with self._lock:
             self._held.load(found, committed)
             self._writable = not read_only
-        problems = found.problems + lost
-        swept = 0
+        problems, swept = found.problems + lost, 0
         if not read_only:
-            problems = [quarantine(self.files, each) if each.name else each for each in problems]
+            problems = put_aside(self.files, problems)
             self.files.remove_all(found.temporary)
             if lost:
                 self._journal.fold()
             swept = len(found.temporary) + self.collect()
-        for problem in () if read_only else problems:
-            where = f", moved to {problem.moved_to}" if problem.moved_to else ""
-            log.warning("%s: %s%s", self.files, problem.reason, where)
         waiting = tuple(sorted(self._held.uncommitted))
         if len(waiting) > 1 and not read_only:
             log.warning("%s: batches %s are not committed; is this the query's own checkpoint?", self.files, waiting)
@@ -527,32 +421,28 @@ class WindowStore:
         if gone:
             raise PurgedWindowError(gone)
 
-    def _conformed(self, tables: Mapping[int, Any]) -> dict[int, Any]:
-        """Windows without rows left out; columns in the store's order and of its types."""
-        self._opened()
-        found = {}
-        for window, table in tables.items():
-            if not table.num_rows:
-                continue
-            if table.schema.equals(self._schema, check_metadata=False):
-                found[window] = table
-                continue
-            try:
-                found[window] = table.select(self._schema.names).cast(self._schema)
-            except (pa.ArrowException, KeyError, ValueError) as error:
-                raise StoreError(
-                    f"rows of window {window} do not fit the store's columns: {error}. The store holds:\n"
-                    f"{self._opened().schema_text}"
-                ) from error
-        return found
+    def _replace(self, batch_id: int, rows: Mapping[int, Any], folder: str, part: int | None) -> DataFile | None:
+        """A batch's file in a folder; without `part`, instead of all that earlier attempts left there."""
+        file = None
+        if rows:
+            ordered = sorted(rows.items())
+            file = write_batch(
+                self.files, self.settings, self._schema, batch_id, ordered, part=part or 0, folder=folder
+            )
+            self._enlist(file)
+        if part is None:
+            with self._lock:
+                names = self._held.of_batch(batch_id, folder)
+            self._remove(name for name in names if file is None or name != file.name)
+        return file
+
+    def _batches(self, sources: Iterable[Source]) -> Iterator[Any]:
+        for source in sources:
+            yield from read_groups(self.files, source.file, [source.group.position])
 
     def _enlist(self, file: DataFile) -> None:
         with self._lock:
             self._held.enlist(file)
-
-    def _of_batch(self, batch_id: int, folder: str) -> list[str]:
-        with self._lock:
-            return self._held.of_batch(batch_id, folder)
 
     def _remove(self, names: Iterable[str]) -> None:
         names = list(names)
