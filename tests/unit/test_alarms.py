@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -461,6 +462,20 @@ def test_a_webhook_that_refuses_is_told_once_without_its_secrets(
     ours = [record.getMessage() for record in caplog.records if record.name == "slackwater"]
     assert len(ours) == 1
     assert "http://127.0.0.1:" in ours[0]
+    assert "secret" not in caplog.text
+
+
+def test_the_address_of_a_webhook_is_in_no_log_however_much_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Hook() as hook:
+        httpx2.post(hook.url.replace("secret", "open"), json={"somebody": "else"})
+        assert "token=open" in caplog.text, "what others ask is logged as before"
+        outbox = Outbox("webhook", Webhook(hook.url))
+        outbox.put(NOTICE)
+        eventually(lambda: outbox.delivered == 1)
+        outbox.close()
+        httpx2.post(hook.url.replace("secret", "after"), json={"somebody": "else"})
+    assert "token=after" in caplog.text
     assert "secret" not in caplog.text
 
 

@@ -246,8 +246,11 @@ def test_status_prints_a_table_in_which_no_name_moves_the_cursor(endpoint, capsy
     assert "alerts (app-1): policy klink" in out
     assert "evil\\x1b[2J\\x1b]0;owned\\x07\\x0a" in out
     assert not set(out) & set("\x1b\x07\u202e")
+    assert f"Page: {endpoint.url}/; its token is in {endpoint.token_file}" in out
     assert exit_code("status", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    out += (as_json := capsys.readouterr().out)
+    told = json.loads(as_json)
+    assert endpoint.token not in out
     assert [query["name"] for query in told["queries"]] == ["a", "b", "c", EVIL]
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from slackwater.endpoint import access, discovery
 from slackwater.endpoint.server import LARGEST_BODY_BYTES, Endpoint, Refused
@@ -72,7 +77,54 @@ def test_pages_of_other_sites_and_forged_names_are_refused(endpoint: Endpoint) -
     url = endpoint.url + "/api/status"
     assert httpx2.get(url, headers={"origin": "https://example.org"}).status_code == 403
     assert httpx2.get(url, headers={"host": "evil.example:80"}).status_code == 403
-    assert httpx2.get(url, headers={"host": f"localhost:{endpoint.port}", "origin": endpoint.url}).status_code == 200
+    own = f"localhost:{endpoint.port}"
+    assert httpx2.get(url, headers={"host": own, "origin": f"http://{own}"}).status_code == 200
+    assert httpx2.get(url, headers={"origin": endpoint.url}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "["},
+        {"host": "[::1"},
+        {"host": "localhost:99999999"},
+        {"host": "evil@127.0.0.1"},
+        {"host": "127.0.0.1/x"},
+        {"host": ""},
+        {"origin": "http://["},
+        {"origin": "null"},
+        {"origin": "http://localhost"},
+        {"origin": "http://127.0.0.1:1"},
+        {"origin": "ftp://127.0.0.1"},
+    ],
+    ids=str,
+)
+def test_a_host_or_an_origin_that_is_odd_is_refused_and_not_logged(
+    endpoint: Endpoint, headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert httpx2.get(endpoint.url + "/api/status", headers=headers).status_code == 403
+    assert [record for record in caplog.records if not record.name.startswith("httpx")] == []
+
+
+def test_a_page_elsewhere_can_link_here_but_not_take_up_a_place(endpoint: Endpoint) -> None:
+    def asked(site: str, mode: str, dest: str) -> int:
+        headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+        return httpx2.get(endpoint.url + "/api/status", headers=headers).status_code
+
+    assert [asked(site, "no-cors", "image") for site in ("cross-site", "same-site")] == [403, 403]
+    assert asked("cross-site", "navigate", "iframe") == 403
+    assert asked("cross-site", "navigate", "document") == 200
+    assert [asked(site, "cors", "empty") for site in ("same-origin", "none")] == [200, 200]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["localhost", "127.0.0.1", "::1", "evil", "[", "]", ":", "@", "/", ".", "4050"])))
+def test_whatever_host_is_let_in_is_this_one(pieces: list[str]) -> None:
+    host = "".join(pieces)
+    if access.refusal({"host": host}, "127.0.0.1") is None:
+        named = urlsplit(f"//{host}").hostname or ""
+        assert named == "localhost" or ip_address(named).is_loopback
 
 
 def test_nonsense_and_too_much_are_refused_with_the_reason(endpoint: Endpoint) -> None:
@@ -127,12 +179,39 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    access.write_token(path, "t")
-    assert access.read_token(path) == "t"
-    path.chmod(0o644)
+    open_ = tmp_path / "open.token"
+    open_.write_text("abc")
+    open_.chmod(0o644)
     with pytest.raises(ConfigurationError, match="chmod 600"):
-        access.read_token(path)
+        access.read_token(open_)
+    with pytest.raises(ConfigurationError, match="no token can be read"):
+        access.read_token(tmp_path / "none.token")
+
+
+def test_what_is_no_token_file_is_refused_and_holds_nobody(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe.token", tmp_path / "large.token"
+    os.mkfifo(pipe, 0o600)
+    large.write_text("x" * 5000)
+    large.chmod(0o600)
+    for path in (pipe, large):
+        with pytest.raises(ConfigurationError, match="is no token file"):
+            access.read_token(path)
+
+
+def test_a_token_is_its_owners_alone_whatever_lay_there_before(tmp_path: Path) -> None:
+    path, elsewhere = tmp_path / "app.token", tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    path.write_text("old")
+    path.chmod(0o666)
+    kept_open = path.open()
+    access.write_token(path, "first")
+    assert kept_open.read() == "old", "whoever had the old file open learns nothing"
+    kept_open.close()
+    assert (access.read_token(path), stat.S_IMODE(path.stat().st_mode)) == ("first", 0o600)
+    path.unlink()
+    path.symlink_to(elsewhere)
+    access.write_token(path, "second")
+    assert (access.read_token(path), path.is_symlink(), elsewhere.read_text()) == ("second", False, "mine")
 
 
 def test_a_taken_port_is_told(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -21,11 +22,11 @@ from slackwater.core.model import Window
 from slackwater.endpoint.limits import Bucket, Limits, Rate
 from slackwater.endpoint.server import Endpoint, Refused
 from slackwater.policies.round_robin import RoundRobin
+from slackwater.sim.live import live_application, platform
 from slackwater.testing import ScriptedDriver, SimulatedQuery, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 SECURITY_HEADERS = {
     "cache-control": "no-store",
@@ -341,6 +342,25 @@ def test_every_answer_carries_the_security_headers_and_a_page_may_set_its_own_po
     assert page.headers["content-security-policy"] == "default-src 'self'"
     assert page.headers.get_list("content-security-policy") == ["default-src 'self'"]
     assert page.headers["x-frame-options"] == "DENY"
+
+
+def test_the_token_is_in_nothing_that_can_be_read(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    monkeypatch.setenv("SLACKWATER_RUNTIME_DIR", str(folder))
+    with live_application(platform(2)) as handle, httpx2.Client(timeout=_ANSWER_S) as client:
+        assert handle.url is not None
+        assert handle.token_file is not None
+        token = handle.token_file.read_text("utf-8").strip()
+        paths = ("/", "/api/status", "/api/alarms", "/api/policies", "/metrics", "/api/query?key=orders.per-minute")
+        for path in paths:
+            answer = client.get(handle.url + path)
+            assert answer.status_code == 200
+            assert token not in answer.text + str(answer.headers)
+        with client.stream("GET", handle.url + "/api/events") as events:
+            assert token not in next(line for line in events.iter_lines() if line.startswith("data: "))
+        assert [path.name for path in folder.iterdir() if token in path.read_text("utf-8")] == [handle.token_file.name]
+        # Anybody on the host can read the command lines of all processes; a process's own environment is its user's.
+        assert token.encode() not in Path("/proc/self/cmdline").read_bytes() + Path("/proc/self/environ").read_bytes()
 
 
 def test_the_token_is_never_logged(serve, caplog):

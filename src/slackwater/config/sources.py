@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
 from slackwater.config.schema import ENABLED, QUERIES, QUERY, SECTIONS, Path, Setting, names_below, setting_at
+from slackwater.config.toml_file import read_toml
 from slackwater.errors import ConfigurationError
 from slackwater.supervision.settings import host_of
 
@@ -47,12 +48,7 @@ def file_to_read(given: str | FilePath | None, environment: Mapping[str, str], f
 
 
 def from_file(path: FilePath) -> Values:
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"the configuration {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}.") from error
+    content = read_toml(path, "the configuration")
     return checked(_of_tables(content, str(path)), lambda at: f"{path}: {'.'.join(at)}")
 
 

@@ -49,11 +49,15 @@ _HERE = Where()
 def status(*, where: Where = _HERE) -> None:
     """Say where every query of a running application stands."""
     with _connected(where) as client:
-        told = client.status()
+        told, target = client.status(), client.target
     if where.as_json:
         _print_json(told)
         return
     _show(told)
+    from slackwater.control.plain import plain  # noqa: PLC0415 - loaded on use
+
+    token = f"; its token is in {target.token_file}" if target.token_file is not None else ""
+    print(plain(f"\nPage: {target.url}/{token}"))
 
 
 def explain(query: Query, *, where: Where = _HERE) -> None:

@@ -16,6 +16,7 @@ class QueryOverview(msgspec.Struct, frozen=True, kw_only=True):
     is expected to be ingestible, swm_low_wall_ts and swm_high_wall_ts between which times.
     input_lags_s: for each watermarked input, how far its largest event time was behind the wall clock; the one furthest
     behind holds the watermark back.
+    lane, running_since_wall_ts: of the turn that it has now; null: it has none.
     dropped_rows: rows that Spark dropped as too late, as far as its state operators tell.
     """
 
@@ -38,6 +39,8 @@ class QueryOverview(msgspec.Struct, frozen=True, kw_only=True):
     waiting_since_wall_ts: float | None = None
     last_turn_wall_ts: float | None = None
     last_batch_wall_ts: float | None = None
+    lane: int | None = None
+    running_since_wall_ts: float | None = None
     backlog_rows: float
     head_age_s: float
     rows_per_s: float

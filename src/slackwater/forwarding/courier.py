@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slackwater.endpoint.access import read_token
+from slackwater.endpoint.untold import untold
 from slackwater.errors import SlackwaterError
 from slackwater.forwarding.letters import LARGEST_LETTER_BYTES, UnusableLetterError, encode
 
@@ -55,7 +56,7 @@ class Courier:
 
         pause_s = self._settings.period_s
         # What goes between chained applications goes directly, whatever proxy the environment names.
-        with httpx2.Client(timeout=self._settings.timeout_s, trust_env=False) as client:
+        with untold(), httpx2.Client(timeout=self._settings.timeout_s, trust_env=False) as client:
             while not self._stop.is_set():
                 self._news.clear()
                 try:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import httpx2
 import msgspec
 
+from slackwater.endpoint.untold import untold
 from slackwater.supervision.settings import host_of
 
 if TYPE_CHECKING:
@@ -112,11 +112,14 @@ class Webhook:
 
     def _post(self, body: bytes) -> tuple[str, bool]:
         """Why it did not arrive (nothing: it did), and whether another try may help."""
+        import httpx2  # noqa: PLC0415 - so that attach() needs numpy and msgspec alone, where there is no webhook
+
         headers = {"content-type": "application/json", "user-agent": "slackwater"}
         try:
-            answer = httpx2.post(
-                self._address, content=body, headers=headers, timeout=_TIMEOUT_S, follow_redirects=False
-            )
+            with untold():
+                answer = httpx2.post(
+                    self._address, content=body, headers=headers, timeout=_TIMEOUT_S, follow_redirects=False
+                )
         except httpx2.TransportError as error:
             return type(error).__name__, True
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
