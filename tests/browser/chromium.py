@@ -222,8 +222,8 @@ class Page:
         self.send("Input.insertText", text=text)
 
     def press(self, key: str) -> None:
-        code = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40}[key]
-        text = {"text": "\r"} if key == "Enter" else {}
+        code = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "/": 191}[key]
+        text = {"text": text} if (text := {"Enter": "\r", "/": "/"}.get(key)) else {}
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 

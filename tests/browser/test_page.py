@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
 
 from slackwater.sim.live import Heap, live_application, platform
@@ -95,6 +96,7 @@ def test_the_page_shows_forty_queries_under_load_and_their_values_move(page: Pag
     page.until(f"{FRAMES}.then(n => n > {seen} + 1)", LONG)
     assert page.run(slacks) != before
     page.until(store("store.turns.some(t => t.stage === 'sweep batch')"), LONG)
+    page.until(store("store.queries.some(q => q.turn?.running && q.turn.lane < store.lanes)"), LONG)
     page.until("document.querySelectorAll('#latency canvas').length === 1", LONG)
     page.until("document.querySelectorAll('#memory canvas').length === 1", LONG)
     assert page.run("document.querySelector('.stat.policy .value').textContent") == "klink"
@@ -128,6 +130,12 @@ def test_a_wrong_token_is_refused_with_the_reason_and_asked_for_again(page: Page
     assert handle_stage(handle, VICTIM) != "paused"
 
 
+def test_a_link_whose_token_is_cut_off_opens_the_page_all_the_same(browser: Chromium, handle: Handle) -> None:
+    with opened(browser, handle, "#token=%4") as page:
+        assert page.run("location.hash") == ""
+        assert page.run("sessionStorage.getItem('slackwater-token')") is None
+
+
 def handle_stage(handle: Handle, name: str) -> str:
     return next(status.stage for status in handle.status() if status.name == name)
 
@@ -149,15 +157,75 @@ def test_a_paused_query_gets_no_turns_until_it_is_resumed(browser: Chromium, han
 
 
 def test_the_policy_is_switched_after_a_confirmation(browser: Chromium, handle: Handle) -> None:
+    handle.switch("klink", knob="cost", memory_bound=0.6)
     with opened(browser, handle, f"#token={token(handle)}") as page:
+        page.until(store("store.parameters.knob === 'cost'"), LONG)
         page.click("#switch")
         page.until("document.querySelector('#confirm').open")
+        fields = "[...document.querySelectorAll('#confirm select, #confirm input')].map(f => f.value)"
+        assert page.run(fields) == ["klink", "cost", "60", ""], "what is in force is kept unless somebody changes it"
         assert handle.policy == "klink"
         page.run("document.querySelector('#confirm select').value = 'edf'")
         page.click("#confirm-ok")
         page.until("document.querySelector('.stat.policy .value').textContent === 'edf'", LONG)
         assert handle.policy == "edf"
         handle.switch("klink")
+
+
+def class_of(handle: Handle, name: str) -> int:
+    assert handle.url is not None
+    told = httpx2.get(f"{handle.url}/api/status").json()
+    return int(next(query["priority_class"] for query in told["queries"] if query["name"] == name))
+
+
+def open_class_dialog(page: Page) -> None:
+    """By keys alone: the button has the focus, and Enter presses it."""
+    page.until("[...document.querySelectorAll('#query button')].some(b => b.textContent === 'Class…' && !b.disabled)")
+    page.run("[...document.querySelectorAll('#query button')].find(b => b.textContent === 'Class…').focus()")
+    page.press("Enter")
+    page.until("document.querySelector('#confirm').open")
+    assert page.run("document.activeElement === document.querySelector('#confirm input')")
+    page.run("document.activeElement.select()")
+
+
+@pytest.mark.parametrize("leave", ["Escape", "the button"])
+def test_a_class_is_changed_by_keys_after_a_confirmation_and_not_where_that_is_left(
+    browser: Chromium, handle: Handle, leave: str
+) -> None:
+    before = class_of(handle, VICTIM)
+    given = 7 if before != 7 else 8
+    shown = "[...document.querySelectorAll('#query .stat')].find(s => s.firstChild.textContent === 'Class').lastChild"
+    with opened(browser, handle, f"#token={token(handle)}") as page:
+        key = page.run(store(f"store.queries.find(q => q.name === {json.dumps(VICTIM)}).key"))
+        page.run(f"location.hash = '#/query/' + encodeURIComponent({json.dumps(key)})")
+        page.until(f"{shown}?.textContent === '{before}'", LONG)
+
+        open_class_dialog(page)
+        page.type(str(given))
+        if leave == "Escape":
+            page.press("Escape")
+        else:
+            page.click("#confirm [data-cancel]")
+        page.until("!document.querySelector('#confirm').open")
+        page.until("document.activeElement.textContent === 'Class…'")
+        seen = page.run(FRAMES)
+        page.until(f"{FRAMES}.then(n => n > {seen} + 1)", LONG)
+        assert class_of(handle, VICTIM) == before
+        assert page.run(f"{shown}.textContent") == str(before)
+
+        open_class_dialog(page)
+        assert page.run("document.activeElement.value") == str(before)
+        page.type("1001")
+        page.press("Enter")
+        assert page.run("document.querySelector('#confirm').open")
+        assert class_of(handle, VICTIM) == before
+        page.run("document.activeElement.select()")
+        page.type(str(given))
+        page.press("Enter")
+        page.until("!document.querySelector('#confirm').open", LONG)
+        page.until(f"{shown}.textContent === '{given}'", LONG)
+        assert class_of(handle, VICTIM) == given
+        assert f"{VICTIM} is in class {given}" in page.run("document.querySelector('#toast').textContent")
 
 
 def test_keys_alone_reach_a_turn_and_its_query(page: Page) -> None:
@@ -174,6 +242,20 @@ def test_keys_alone_reach_a_turn_and_its_query(page: Page) -> None:
     page.run("document.querySelector('#rows a').focus()")
     page.press("ArrowDown")
     assert page.run("document.activeElement === document.querySelectorAll('#rows a')[1]")
+    page.press("/")
+    assert page.run("document.activeElement.id") == "filter"
+    page.press("/")
+    assert page.run("document.activeElement.value") == "/", "where somebody types it is a letter"
+
+
+def test_the_link_that_skips_to_the_queries_stays_there(page: Page) -> None:
+    page.until("document.querySelectorAll('#rows tr').length === 40", LONG)
+    page.run("document.querySelector('.skip').focus()")
+    page.press("Enter")
+    page.until("document.activeElement.id === 'queries' && scrollY > 0")
+    seen = page.run(FRAMES)
+    page.until(f"{FRAMES}.then(n => n > {seen})", LONG)
+    assert page.run("scrollY") > 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
+import time
+from contextlib import closing
 from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -102,9 +105,10 @@ def test_a_tick_tells_only_what_changed() -> None:
     seen = [overview(query("a"), query("b"))]
     frames = Frames(lambda: seen[-1], Records())
     frames.next()
-    seen.append(overview(query("a", slack_s=0.5), query("b", stage="data batch"), wall_ts=NOW + 1))
+    runs = query("b", stage="data batch", lane=1, running_since_wall_ts=NOW + 0.25)
+    seen.append(overview(query("a", slack_s=0.5), runs, wall_ts=NOW + 1))
     _, tick = read(frames.next().tick)
-    assert tick["rows"] == [[1, "data batch", 0, 100, None, 3, 0, "its window closes later"]]
+    assert tick["rows"] == [[1, "data batch", 0, 100, None, 3, 0, "its window closes later", 1, 0.25]]
     assert tick["live"][0] == [0.5, 1.0]
     assert tick["t"] == 1
     assert "queries" not in tick
@@ -188,10 +192,11 @@ def test_ticks_add_up_to_the_whole_whatever_is_skipped(steps: list[tuple[set[str
 
 
 class Made:
-    """Frames that are counted, and as small as can be."""
+    """Frames that are counted, and as small as can be, or with that much more in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, more: bytes = b"") -> None:
         self.made = 0
+        self.more = more
         self.fails = False
 
     def next(self) -> Frame:
@@ -199,7 +204,7 @@ class Made:
         if self.fails:
             raise RuntimeError("no news")
         number = self.made
-        return Frame(number, 1, b"tick %d" % number, lambda: b"whole %d" % number)
+        return Frame(number, 1, b"tick %d" % number + self.more, lambda: b"whole %d" % number + self.more)
 
 
 class Reader:
@@ -365,6 +370,33 @@ def test_the_stream_of_events_begins_with_the_whole(served: Endpoint) -> None:
         found = dict(line.split(": ", 1) for _, line in zip(range(4), lines, strict=False) if line)
         assert found["event"] == "whole"
         assert json.loads(found["data"])["application"]["name"] == "shop"
+
+
+def test_what_waits_for_a_reader_that_takes_nothing_does_not_grow(tmp_path: Path) -> None:
+    frame_bytes = 300_000
+    made = Made(b"x" * frame_bytes)
+    feed = feed_of(made)
+
+    async def events(_: Any) -> Any:
+        return feed.stream
+
+    endpoint = Endpoint(application_id="a", name="a", reads={}, own={"/api/events": events}, folder=tmp_path / "run")
+    try:
+        with closing(socket.socket()) as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect(("127.0.0.1", endpoint.port))
+            reader.sendall(b"GET /api/events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            deadline = time.monotonic() + 60
+            most = 0
+            while made.made < 200:
+                assert time.monotonic() < deadline
+                for connection in list(endpoint._server.server_state.connections):
+                    most = max(most, connection.transport.get_write_buffer_size())
+                time.sleep(0.002)
+        assert 0 < most < 2 * frame_bytes
+    finally:
+        feed.close()
+        endpoint.close()
 
 
 def test_other_sites_pages_read_no_events(served: Endpoint) -> None:

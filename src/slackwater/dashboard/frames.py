@@ -109,7 +109,7 @@ class Frames:
         overview = self._source()
         terms = self._learn_terms(overview)
         self._number += 1
-        rows = [_row(at, query) for at, query in enumerate(overview.queries)]
+        rows = [_row(at, query, terms) for at, query in enumerate(overview.queries)]
         changed = [row for row, before in zip(rows, self._rows, strict=False) if row != before]
         changed += rows[len(self._rows) :]
         self._rows = rows
@@ -211,7 +211,8 @@ def _whole(
     return _event("whole", number, content)
 
 
-def _row(at: int, query: QueryOverview) -> Row:
+def _row(at: int, query: QueryOverview, terms: _Terms) -> Row:
+    since = query.running_since_wall_ts
     return [
         at,
         query.stage,
@@ -221,6 +222,8 @@ def _row(at: int, query: QueryOverview) -> Row:
         query.batches,
         query.dropped_rows,
         query.reason[:LONGEST_REASON],
+        query.lane,
+        None if since is None else terms.since(since),
     ]
 
 

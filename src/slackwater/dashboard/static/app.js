@@ -1,7 +1,7 @@
 // Starts everything, and says which view the address means.
 
 import { byId, el } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, plural } from "./format.js";
 import { connect, store, subscribe } from "./store.js";
 import { startTheme } from "./theme.js";
 import { takeToken } from "./controls.js";
@@ -13,6 +13,7 @@ import { showLate } from "./late.js";
 import { focusQuery, showQuery } from "./query.js";
 
 const ALARMS_MS = 5000;
+const MOST_ALARMS = 20;
 let place = 0;
 
 /** The query that the address names; null: all of them. */
@@ -23,12 +24,13 @@ function named() {
 
 function route() {
   const key = named();
-  const overview = byId("overview");
-  if (key !== null && !overview.hidden) place = scrollY;
+  const overview = byId("overview"), back = overview.hidden;
+  if (key !== null && !back) place = scrollY;
   overview.hidden = key !== null;
   byId("query").hidden = key === null;
   show();
-  if (key === null) scrollTo(0, place);
+  // Not for an address within the overview, such as that of the link which skips to the queries.
+  if (key === null) { if (back) scrollTo(0, place); }
   else { scrollTo(0, 0); focusQuery(); }
 }
 
@@ -53,13 +55,15 @@ async function alarms() {
   const active = Array.isArray(said) ? said : said.active ?? [];
   const section = byId("alarms");
   section.hidden = !active.length;
-  section.replaceChildren(...active.slice(0, 20).map((alarm) => el("p", { class: "alarm" },
+  const more = active.length - MOST_ALARMS;
+  section.replaceChildren(...active.slice(0, MOST_ALARMS).map((alarm) => el("p", { class: "alarm" },
     el("b", {}, String(alarm.kind ?? "alarm")),
     alarm.key && store.byKey.has(alarm.key)
       ? el("a", { href: `#/query/${encodeURIComponent(alarm.key)}` }, alarm.query ?? store.byKey.get(alarm.key).name)
       : alarm.query ? el("span", {}, alarm.query) : null,
     el("span", {}, [alarm.what, alarm.what_to_do].filter(Boolean).join(" ")),
-    Number.isFinite(alarm.since_wall_ts) ? el("time", {}, `since ${clock(alarm.since_wall_ts)}`) : null)));
+    Number.isFinite(alarm.since_wall_ts) ? el("time", {}, `since ${clock(alarm.since_wall_ts)}`) : null)),
+  ...(more > 0 ? [el("p", { class: "alarm" }, `and ${plural(more, "older alarm")}; /api/alarms has them all`)] : []));
 }
 
 takeToken();
@@ -70,6 +74,12 @@ startCharts();
 startTable();
 subscribe(() => { if (!document.hidden) show(); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) show(); });
+addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, select, textarea, dialog");
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing || byId("overview").hidden) return;
+  event.preventDefault();
+  byId("filter").focus();
+});
 addEventListener("hashchange", () => { takeToken(); route(); });
 route();
 connect();

@@ -22,7 +22,7 @@ function keep(token) {
 export function takeToken() {
   const found = /^#token=([^&]+)$/.exec(location.hash);
   if (!found) return;
-  keep(decodeURIComponent(found[1]));
+  try { keep(decodeURIComponent(found[1])); } catch { /* cut off or mistyped: asked for when it is needed */ }
   history.replaceState(null, "", location.pathname);
 }
 
@@ -159,10 +159,17 @@ export async function switchPolicy() {
   const choice = known.length
     ? el("select", { required: true }, known.map(({ name }) => el("option", { value: name, selected: name === store.policy }, name)))
     : el("input", { type: "text", required: true, value: store.policy ?? "", autocomplete: "off", spellcheck: "false" });
-  const knob = el("select", {}, el("option", { value: "" }, "as usual"), ["cost", "balanced", "latency"].map((name) => el("option", { value: name }, name)));
-  const bound = el("input", { type: "number", min: 5, max: 100, step: 1, placeholder: "75", inputmode: "numeric" });
-  const period = el("input", { type: "number", min: 0, step: "any", placeholder: "each decision", inputmode: "decimal" });
-  const tell = () => { about.textContent = known.find(({ name }) => name === choice.value)?.about ?? ""; };
+  // What is in force stays, unless somebody changes it: an order without a parameter would set it to what is usual.
+  const { knob: now, memory_bound: share, period_s: every } = store.parameters ?? {};
+  const knob = el("select", {}, el("option", { value: "" }, "as usual"), ["cost", "balanced", "latency"].map((name) => el("option", { value: name, selected: name === now }, name)));
+  const bound = el("input", { type: "number", min: 1, max: 100, step: "any", placeholder: "75", inputmode: "decimal", value: Number.isFinite(share) ? Number((100 * share).toFixed(2)) : null });
+  const period = el("input", { type: "number", min: 0, step: "any", placeholder: "each decision", inputmode: "decimal", oninput: () => { given = true; } });
+  let given = false;
+  const tell = () => {
+    about.textContent = known.find(({ name }) => name === choice.value)?.about ?? "";
+    // A period may be the policy's own: another one has another.
+    if (!given) period.value = choice.value === store.policy && Number.isFinite(every) ? every : "";
+  };
   choice.addEventListener("change", tell);
   tell();
   change({

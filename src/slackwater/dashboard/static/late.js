@@ -22,13 +22,16 @@ let shown = "";
 export function showLate() {
   const place = byId("late");
   const rows = store.late ?? [];
-  setText(byId("late-now"), rows.length ? `${count(rows.reduce((sum, row) => sum + (row.pending_rows ?? 0), 0))} rows wait` : "");
+  setText(byId("late-now"), rows.length
+    ? `${count(rows.reduce((sum, row) => sum + (row.pending_rows ?? 0), 0))} rows wait`
+    : "no query here takes late rows; with slackwater.late, windows are corrected after their watermark");
+  byId("late-card").classList.toggle("none", !rows.length);
   const cells = rows.map((row) => COLUMNS.map(([, read]) => read(row)));
   const now = JSON.stringify(cells);
   if (now === shown) return;
   shown = now;
   if (!rows.length) {
-    place.replaceChildren(el("p", { class: "empty" }, "No query of this application takes late rows. With slackwater.late, windows are corrected when rows come after their watermark."));
+    place.replaceChildren();
     return;
   }
   place.replaceChildren(el("table", { class: "plain" },

@@ -1,9 +1,9 @@
 // One query: what it waits for in words, its last decisions, windows and batches.
 
 import { byId, el, setAttribute, setText, svg, webAddress } from "./dom.js";
-import { NONE, bytes, clock, count, plural, seconds } from "./format.js";
+import { NONE, bytes, clock, count, seconds } from "./format.js";
 import { store, wall } from "./store.js";
-import { bar, fillBar } from "./table.js";
+import { bar, fillBar, interval } from "./table.js";
 import { changeClass, pauseOrResume } from "./controls.js";
 
 const EVERY_MS = 2000;
@@ -50,6 +50,9 @@ function build() {
     words: el("div", { class: "words" }),
     facts: el("dl", { class: "facts" }),
     bar: bar(),
+    slack: el("span", { class: "value" }),
+    between: el("span", { class: "note" }),
+    longest: el("p", { class: "now" }),
     story: el("ol", { class: "story" }),
     windows: el("tbody", {}),
     columns: svg("svg", { class: "columns", viewBox: "0 0 400 90", preserveAspectRatio: "none", role: "img", "aria-label": "Latencies of the last windows" }),
@@ -63,7 +66,7 @@ function build() {
     made.words,
     made.facts,
     el("div", { class: "cards two" },
-      el("section", { class: "card" }, el("div", { class: "card-head" }, el("h3", {}, "Windows"), el("p", { class: "now" }, "from a window's end to its result")), made.columns,
+      el("section", { class: "card" }, el("div", { class: "card-head" }, el("h3", {}, "Windows"), made.longest), made.columns,
         el("div", { class: "scroll short" }, el("table", { class: "plain" }, head("Window's end", "Left at", "Latency"), made.windows))),
       el("section", { class: "card" }, el("div", { class: "card-head" }, el("h3", {}, "Story"), el("p", { class: "now" }, "newest first")), el("div", { class: "scroll short" }, made.story))),
     el("section", { class: "card" }, el("div", { class: "card-head" }, el("h3", {}, "Batches")),
@@ -74,7 +77,7 @@ function build() {
     made.cells.set(name, value);
     made.facts.append(el("div", { class: "stat" }, el("dt", {}, label), value));
   }
-  made.cells.get("slack").append(el("span", { class: "value" }), made.bar.svg);
+  made.cells.get("slack").append(made.slack, made.bar.svg, made.between);
   return made;
 }
 
@@ -94,10 +97,11 @@ function fill() {
   paragraphs(view.words, told?.explanation ?? query?.reason ?? "");
   const cell = (id, text) => setText(view.cells.get(id), text);
   if (query) {
-    setText(view.cells.get("slack").firstChild, `${seconds(query.slack, true)}${Number.isFinite(query.low) ? ` (${seconds(query.low, true)} to ${seconds(query.high, true)})` : ""}`);
+    setText(view.slack, seconds(query.slack, true));
+    setText(view.between, interval(query) ?? "");
     fillBar(view.bar, query);
     cell("lag", seconds(query.lag));
-    cell("backlog", Number.isFinite(query.backlog) ? plural(query.backlog, "row") : NONE);
+    cell("backlog", Number.isFinite(query.backlog) ? `${count(query.backlog)} ${query.backlog === 1 ? "row" : "rows"}` : NONE);
     cell("state", bytes(query.state));
     cell("latency", seconds(query.latency));
     cell("batches", count(query.batches));
@@ -107,7 +111,7 @@ function fill() {
   cell("rate", more ? count(more.rows_per_s) : NONE);
   cell("cost", more ? seconds(more.batch_cost_s) : NONE);
   cell("next", more?.window_end_ts ? clock(more.window_end_ts) : NONE);
-  cell("swm", more?.swm_wall_ts ? `${clock(more.swm_wall_ts)}${more.swm_low_wall_ts ? ` (${clock(more.swm_low_wall_ts)} to ${clock(more.swm_high_wall_ts)})` : ""}` : NONE);
+  cell("swm", more?.swm_wall_ts ? `${clock(more.swm_wall_ts)}${more.swm_low_wall_ts ? ` ±${seconds((more.swm_high_wall_ts - more.swm_low_wall_ts) / 2)}` : ""}` : NONE);
   fillWindows();
   fillBatches();
   fillStory();
@@ -133,6 +137,7 @@ function fillWindows() {
   const left = store.left.filter((one) => one.key === key).map((one) => ({ end: wall(one.t) - one.latency, left: wall(one.t), latency: one.latency })).slice(-MOST_LINES);
   lines(view.windows, left.toReversed().map((one) => [clock(one.end), clock(one.left), seconds(one.latency)]), "No window of it has left lately.");
   const most = Math.max(...left.map((one) => one.latency), 0.001);
+  setText(view.longest, `from a window's end to its result${left.length ? `; the longest of ${left.length} took ${seconds(most)}` : ""}`);
   const width = 400 / Math.max(left.length, 24);
   const now = left.map((one) => one.latency).join();
   if (shown.get(view.columns) === now) return;

@@ -49,9 +49,9 @@ function takeWhole(frame) {
 function takeTick(frame) {
   store.now = frame.t;
   for (const name of ["policy", "parameters", "cores", "lanes", "memory", "ruled", "scheduler", "late"]) store[name] = frame[name];
-  for (const [at, stage, cls, state, latency, batches, dropped, reason] of frame.rows) {
+  for (const [at, stage, cls, state, latency, batches, dropped, reason, lane, since] of frame.rows) {
     const query = store.queries[at];
-    if (query) Object.assign(query, { stage, cls, state, latency, batches, dropped, reason });
+    if (query) Object.assign(query, { stage, cls, state, latency, batches, dropped, reason, turn: turnOf(query, stage, lane, since, reason) });
   }
   const [slack, low, high, lag, backlog] = frame.live;
   for (const query of store.queries) {
@@ -88,6 +88,13 @@ function takeTick(frame) {
     bounded(store.rates, 15);
   }
   store.frames += 1;
+}
+
+/** The turn that a query has now, the same object for as long as it lasts; null: it has none. */
+function turnOf({ key, name, turn }, stage, lane, since, reason) {
+  if (lane === null || (stage !== "data batch" && stage !== "sweep batch")) return null;
+  if (turn && turn.began === since && turn.stage === stage) return turn;
+  return { key, name, stage, lane, began: since, reason, running: true };
 }
 
 function bounded(list, most) {

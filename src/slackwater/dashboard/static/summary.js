@@ -12,6 +12,9 @@ const SAYS = {
   silent: (since) => `no news since ${clock(since / 1000)}`,
 };
 
+// A scheduler that works decides several times a second. One that hangs cannot tell that its gates have opened.
+const QUIET_S = 2;
+const SILENT_S = 5;
 const cells = new Map();
 
 function cell(name, label, ...more) {
@@ -63,7 +66,8 @@ export function showSummary() {
   const [open, opened, decisions, p99, , last] = scheduler;
   const quiet = store.now - last;
   if (open) show("charge", "gates open", "queries follow their own triggers", "bad");
-  else show("charge", "in charge", quiet > 2 ? `last decision ${seconds(quiet)} ago` : opened ? `gates opened ${plural(opened, "time")} before` : "gates closed", quiet > 2 ? "warn" : "good");
+  else if (quiet > SILENT_S) show("charge", "silent", `no decision for ${seconds(quiet)}; gates open by themselves`, "bad");
+  else show("charge", "in charge", quiet > QUIET_S ? `last decision ${seconds(quiet)} ago` : opened ? `gates opened ${plural(opened, "time")} before` : "gates closed", quiet > QUIET_S ? "warn" : "good");
   const [first, latest] = [store.rates[0], store.rates.at(-1)];
   const span = latest[0] - first[0];
   show("decisions", span > 0 ? `${((latest[1] - first[1]) / span).toFixed(1)} /s` : NONE, `p99 ${p99.toFixed(1)} ms, ${decisions} so far`);

@@ -148,6 +148,7 @@ function make(query) {
     stage: el("span", { class: "stage" }),
     cls: el("td", { class: "c-cls number" }),
     slack: el("span", { class: "figure" }),
+    sure: el("span", { class: "sure" }),
     bar: bar(),
     lag: el("td", { class: "c-lag number" }),
     backlog: el("td", { class: "c-backlog number" }),
@@ -162,7 +163,7 @@ function make(query) {
     el("th", { scope: "row", class: "c-name" }, row.name),
     el("td", { class: "c-stage" }, row.stage),
     row.cls,
-    el("td", { class: "c-slack number" }, el("span", { class: "pair" }, row.bar.svg, row.slack)),
+    el("td", { class: "c-slack number" }, el("span", { class: "pair" }, row.bar.svg, row.slack, row.sure)),
     row.lag, row.backlog, row.state,
     el("td", { class: "c-latency number" }, el("span", { class: "pair" },
       svg("svg", { class: "spark", viewBox: "0 0 64 18", preserveAspectRatio: "none", "aria-hidden": "true" }, row.line), row.latency)),
@@ -178,6 +179,9 @@ function fill(row, query) {
   setText(row.cls, String(query.cls ?? 0));
   setText(row.slack, seconds(query.slack, true));
   setAttribute(row.slack, "data-state", query.slack < 0 && query.stage !== "paused" ? "warn" : null);
+  const half = (query.high - query.low) / 2;
+  setText(row.sure, interval(query) === null ? "" : `±${half.toFixed(half < 1 ? 2 : 1)}`);
+  setAttribute(row.sure.parentElement, "title", interval(query));
   fillBar(row.bar, query);
   setText(row.lag, seconds(query.lag));
   setText(row.backlog, count(query.backlog));
@@ -192,6 +196,11 @@ function fill(row, query) {
   row.order.disabled = query.stage === "not gated";
 }
 
+/** Between which values slack lies, in words; null: not known. */
+export function interval({ low, high }) {
+  return Number.isFinite(low) && Number.isFinite(high) ? `between ${seconds(low, true)} and ${seconds(high, true)}` : null;
+}
+
 /** Slack around zero: the interval as a bar, the expectation as a mark, both squeezed so that far off still fits. */
 export function bar() {
   const made = {
@@ -203,7 +212,7 @@ export function bar() {
   return made;
 }
 
-const squeezed = (value) => 36 + 34 * Math.sign(value) * (1 - 1 / (1 + Math.abs(value) / 8));
+const squeezed = (value) => 36 + 34 * Math.sign(value) * (1 - 1 / (1 + Math.abs(value) / 3));
 
 export function fillBar(made, query) {
   const known = Number.isFinite(query.slack);
@@ -213,7 +222,7 @@ export function fillBar(made, query) {
   setAttribute(made.span, "x", low.toFixed(1));
   setAttribute(made.span, "width", Math.max(1, high - low).toFixed(1));
   setAttribute(made.mark, "x", (squeezed(query.slack) - 1).toFixed(1));
-  setAttribute(made.svg, "data-state", query.slack < 0 ? "warn" : null);
+  setAttribute(made.svg, "data-state", query.slack < 0 && query.stage !== "paused" ? "warn" : null);
 }
 
 export function sparkline(line, values) {

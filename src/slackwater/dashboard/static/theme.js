@@ -3,7 +3,7 @@
 import { byId, setText } from "./dom.js";
 
 const KEY = "slackwater-theme";
-const NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
+const NAMES = { auto: "Theme: auto", light: "Theme: light", dark: "Theme: dark" };
 const SAYS = { auto: "as the system has them", light: "light", dark: "dark" };
 const listeners = [];
 

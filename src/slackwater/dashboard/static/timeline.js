@@ -8,6 +8,7 @@ import { colour, onTheme } from "./theme.js";
 const LANE = 26;
 const GAP = 4;
 const AXIS = 18;
+const SWEEP_INSET = 6;
 const LABEL = 58;
 const MOST_LANES = 24;
 
@@ -34,7 +35,7 @@ export function startTimeline(open) {
 }
 
 function move(step, key) {
-  const turns = blocks.map((block) => block.turn).sort((a, b) => a.ended - b.ended);
+  const turns = blocks.map((block) => block.turn).sort((a, b) => (a.ended ?? Infinity) - (b.ended ?? Infinity) || a.began - b.began);
   if (!turns.length) return;
   const place = turns.indexOf(chosen);
   if (step === undefined) {
@@ -52,6 +53,7 @@ function move(step, key) {
 }
 
 const rowOf = (turn) => (turn.lane === null ? lanes() : Math.min(turn.lane, lanes() - 1));
+const running = () => store.queries.map((query) => query.turn).filter(Boolean);
 const lanes = () => Math.min(MOST_LANES, Math.max(1, store.lanes));
 const freely = () => store.turns.some((turn) => turn.lane === null && turn.ended > store.now - span);
 
@@ -100,15 +102,18 @@ function draw() {
   const from = store.now - span;
   const lit = (hovered?.turn ?? chosen)?.name ?? null;
   blocks = [];
-  for (const turn of store.turns) {
+  for (const turn of [...store.turns, ...running()]) {
     if (turn.ended < from || rowOf(turn) >= rows) continue;
     const left = Math.max(label, x(turn.began));
-    const w = Math.max(1.5, x(turn.ended) - left - 0.75);
+    const w = Math.max(1.5, x(turn.ended ?? store.now) - left - (turn.running ? 0 : 0.75));
     const y = rowOf(turn) * (LANE + GAP);
     blocks.push({ turn, x: left, y, w });
-    pen.globalAlpha = lit === null || turn.name === lit ? 1 : 0.35;
-    pen.fillStyle = turn.lane === null ? ink.free : turn.stage === "sweep batch" ? ink.sweep : ink.data;
-    rounded(pen, left, y + 2, w, LANE - 4, Math.min(3, w / 2));
+    pen.globalAlpha = (lit === null || turn.name === lit ? 1 : 0.35) * (turn.running ? 0.6 : 1);
+    const sweep = turn.stage === "sweep batch";
+    pen.fillStyle = turn.lane === null ? ink.free : sweep ? ink.sweep : ink.data;
+    // Lower, not only of another colour: not everybody tells the two apart.
+    const inset = sweep ? SWEEP_INSET : 2;
+    rounded(pen, left, y + inset, w, LANE - 2 * inset, Math.min(3, w / 2));
     if (w > 44) {
       pen.save();
       pen.beginPath();
@@ -128,7 +133,7 @@ function draw() {
 }
 
 function axis(pen, x, label, width, y, ink) {
-  const step = span <= 30 ? 5 : span <= 60 ? 10 : 30;
+  const step = span <= 10 ? 2 : span <= 30 ? 5 : span <= 60 ? 10 : 30;
   pen.textAlign = "center";
   for (let ago = 0; ago < span; ago += step) {
     const place = x(store.now - ago);
@@ -159,13 +164,17 @@ function tell() {
     const what = turn.stage === "sweep batch" ? "sweep batch" : turn.lane === null ? "batch that was not granted" : "data batch";
     const lane = turn.lane === null ? "" : ` on lane ${turn.lane + 1}`;
     const why = turn.reason ? ` Why: ${turn.reason}.` : "";
+    if (turn.running) {
+      setText(byId("turn"), `${turn.name}, ${what}${lane} since ${clock(wall(turn.began))}: runs for ${seconds(Math.max(0, store.now - turn.began))} now.${why}`);
+      return;
+    }
     setText(byId("turn"), `${turn.name}, ${what} ${turn.batch}${lane} at ${clock(wall(turn.began))}: ${plural(turn.rows, "row")} in ${seconds(turn.took)}, after waiting ${seconds(turn.waited)}.${why}`);
     return;
   }
-  const running = store.queries.filter((query) => query.stage === "data batch" || query.stage === "sweep batch");
-  const names = running.slice(0, 4).map((query) => `${query.name} (${query.stage})`).join(", ");
+  const run = store.queries.filter((query) => query.stage === "data batch" || query.stage === "sweep batch");
+  const names = run.slice(0, 4).map((query) => `${query.name} (${query.stage})`).join(", ");
   const since = store.turns.filter((one) => one.ended > store.now - span);
-  setText(byId("turn"), !since.length && !running.length
+  setText(byId("turn"), !since.length && !run.length
     ? `No batch ran in the last ${span} s. A block appears for each batch of a query.`
-    : `${names ? `Now: ${names}${running.length > 4 ? ` and ${running.length - 4} more` : ""}. ` : ""}${count(since.length)} batches in the last ${span} s.`);
+    : `${names ? `Now: ${names}${run.length > 4 ? ` and ${run.length - 4} more` : ""}. ` : ""}${count(since.length)} batches in the last ${span} s.`);
 }
