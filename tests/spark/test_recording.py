@@ -65,6 +65,11 @@ def test_three_queries_under_plain_spark_are_recorded_and_replayed(
     assert any(one.min_event_ts is not None for batch in seen for one in batch.inputs)
     assert [batch.batch_id for batch in seen] == sorted(batch.batch_id for batch in seen)
     assert any(host.cpu_s for host in trace.hosts)
+    for query in trace.queries:
+        worked = [query.worked[batch.batch_id] for batch in query.batches if batch.batch_id in query.worked]
+        assert len(worked) >= len(query.batches) - 2, "all but the last ones, of which Spark had not told"
+        assert all(0 < one.cpu_s < 60 and 0 <= one.run_s < 60 for one in worked)
+        assert all(batch.driver_cpu_s is not None and batch.driver_cpu_s > 0 for batch in query.batches)
 
     prepared = ready(trace, from_s=3.0)
     found = prepared.replay(scenario_of("klink", trace))

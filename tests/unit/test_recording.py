@@ -201,6 +201,9 @@ def test_a_recording_never_writes_over_a_file_and_finds_a_name_in_a_folder(tmp_p
     recorder.close()
     assert recorder.path.parent == tmp_path
     assert recorder.path.name.startswith("app-1-")
+    odd, file = Recording(tmp_path).open("../../app/1", 0.0)
+    file.close()
+    assert (odd.parent, odd.name) == (tmp_path, "_.._app_1-19700101T000000.trace")
     with pytest.raises(ConfigurationError, match="folder that exists"):
         Recorder(Recording(tmp_path / "no" / "t"), "app-1", engine_for("klink"))
     with pytest.raises(ConfigurationError, match="number of bytes"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,8 +16,9 @@ from slackwater.core.model import Window
 from slackwater.errors import ConfigurationError
 from slackwater.recording.frames import MAGIC, frame
 from slackwater.recording.reading import trace_of
-from slackwater.recording.records import Batch, Head, Input, Query
+from slackwater.recording.records import Batch, Head, Input, Query, Record, Worked
 from slackwater.replay.advice import advise, predicted
+from slackwater.replay.costs import costs_of
 from slackwater.replay.delays import lateness_s
 from slackwater.replay.fidelity import last_seconds, ready, span_of
 from slackwater.replay.measure import Span, measured
@@ -82,6 +85,27 @@ def test_another_policy_is_predicted_as_it_then_runs() -> None:
     assert predicted_s == pytest.approx(truth.mean_s, rel=0.2)
 
 
+def test_queries_that_wait_for_others_tasks_are_known_to_cost_no_more_where_cpu_time_is_told() -> None:
+    queries = [replace(query, task_share=0.6) for query in _queries(14, cost_s=0.2, demand=1.5)]
+    records = records_of(queries, "observe", 90.0, mode="FAIR", task_order="name")
+    by_length = costs_of(trace_of(records), START_WALL_TS + 30, START_WALL_TS + 80)
+    told: list[Record] = []
+    for record in records:
+        if isinstance(record, Batch):
+            # Of the 0.3 s that a batch computes, its thread and tasks do a third; the rest the JVM does around it.
+            own_s = 0.1 * (1 if record.rows else 0.5) + 1e-6 * record.rows
+            told.append(msgspec.structs.replace(record, driver_cpu_s=own_s / 2))
+            told.append(Worked(record.number, record.batch_id, own_s / 2, own_s))
+        else:
+            told.append(record)
+    by_cpu = costs_of(trace_of(told), START_WALL_TS + 30, START_WALL_TS + 80)
+    lengths = sorted(cost.batch_s for cost in by_length.queries.values())
+    costs = sorted(cost.batch_s for cost in by_cpu.queries.values())
+    assert lengths[-1] > 1.5 * lengths[0], "those at the end of the line look expensive"
+    assert costs[-1] < 1.2 * costs[0]
+    assert costs[0] == pytest.approx(0.2, rel=0.25)
+
+
 def test_the_same_trace_and_seed_give_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t"
     path.write_bytes(MAGIC + frame(records_of(_queries(2), "klink", 60.0)))
@@ -115,9 +139,11 @@ def test_overloaded_plain_spark_is_advised_to_switch_and_a_light_load_to_stay() 
     assert {"policy", "lanes", "triggers"} <= kinds
     lines = list(in_words(heavy))
     assert any(line.startswith("Recommended: attach(policy='klink'") for line in lines)
+    assert any("near to full cores" in one.note for one in heavy.suggestions if one.kind == "move a query")
 
     light = advise(_prepared(1, "observe", 45.0, cost_s=0.1), seeds=1)
     assert light.switch is None
+    assert not any("near to full cores" in one.note for one in light.suggestions if one.kind == "policy")
     assert any(line.startswith("Leave things alone") for line in in_words(light))
 
 

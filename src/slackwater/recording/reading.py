@@ -21,10 +21,11 @@ from slackwater.recording.records import (
     Places,
     Query,
     Switched,
+    Worked,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from slackwater.recording.records import Record
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TracedQuery:
-    """A run of a query: what was known of it, its batches in order of time, and when it was there."""
+    """A run of a query: what was known of it, its batches in order of time, and when it was there.
+
+    worked: what the tasks of its batches took, by their ids.
+    """
 
     about: Query
     batches: tuple[Batch, ...] = ()
@@ -40,6 +44,7 @@ class TracedQuery:
     learnt: tuple[Learnt, ...] = ()
     places: Places | None = None
     gone: Gone | None = None
+    worked: Mapping[int, Worked] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -103,10 +108,19 @@ class _Gathered:
     learnt: list[Learnt] = field(default_factory=list)
     places: Places | None = None
     gone: Gone | None = None
+    worked: dict[int, Worked] = field(default_factory=dict)
+
+    def add_worked(self, more: Worked) -> None:
+        before = self.worked.get(more.batch_id)
+        if before is not None:
+            more = Worked(more.number, more.batch_id, before.cpu_s + more.cpu_s, before.run_s + more.run_s)
+        self.worked[more.batch_id] = more
 
     def query(self) -> TracedQuery:
         batches = tuple(sorted(self.batches, key=lambda batch: (batch.offsets_wall_ts, batch.batch_id)))
-        return TracedQuery(self.about, batches, tuple(self.grants), tuple(self.learnt), self.places, self.gone)
+        return TracedQuery(
+            self.about, batches, tuple(self.grants), tuple(self.learnt), self.places, self.gone, self.worked
+        )
 
 
 def read_trace(path: Path, *, salvage: bool = False) -> Trace:
@@ -145,18 +159,20 @@ class _Gathering:
             if record.number in self._queries:
                 raise ConfigurationError(f"{self._name} describes query {record.number} twice.")
             self._queries[record.number] = _Gathered(record)
-        elif isinstance(record, Batch | Granted | Learnt | Places | Gone):
+        elif isinstance(record, Batch | Worked | Granted | Learnt | Places | Gone):
             self._add_of_query(record)
         else:
             self._add_of_all(record)
 
-    def _add_of_query(self, record: Batch | Granted | Learnt | Places | Gone) -> None:
+    def _add_of_query(self, record: Batch | Worked | Granted | Learnt | Places | Gone) -> None:
         query = self._queries.get(record.number)
         if query is None:
             raise ConfigurationError(f"{self._name} tells of query {record.number}, which it has not described.")
         match record:
             case Batch():
                 query.batches.append(record)
+            case Worked():
+                query.add_worked(record)
             case Granted():
                 query.grants.append(record)
             case Learnt():

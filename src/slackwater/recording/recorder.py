@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slackwater.endpoint.discovery import file_name
 from slackwater.errors import ConfigurationError
 from slackwater.recording.frames import MAGIC, frame
 from slackwater.recording.records import Cut, End, Lost
@@ -56,7 +57,7 @@ class Recording:
         path = Path(self.path).expanduser()
         if path.is_dir():
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_wall_ts))
-            path = path / f"{application_id}-{stamp}.trace"
+            path = path / f"{file_name(application_id)}-{stamp}.trace"
         try:
             return path, path.open("xb", buffering=0)
         except FileExistsError:

@@ -86,10 +86,20 @@ class Batch(_Record, frozen=True, tag="batch"):
     evicts_event_ts: float | None = None
     state_partitions: int = 0
     parts_ms: dict[str, int] = {}
+    driver_cpu_s: float | None = None
 
     @property
     def began_wall_ts(self) -> float:
         return self.ended_wall_ts - self.duration_s
+
+
+class Worked(_Record, frozen=True, tag="worked"):
+    """What the tasks of a batch took, told a little after it; several for one batch add up."""
+
+    number: int
+    batch_id: int
+    cpu_s: float
+    run_s: float
 
 
 class Places(_Record, frozen=True, tag="places"):
@@ -176,4 +186,4 @@ class End(_Record, frozen=True, tag="end"):
     wall_ts: float
 
 
-Record = Head | Query | Batch | Places | Granted | Host | Learnt | Gone | Switched | Lost | Cut | End
+Record = Head | Query | Batch | Worked | Places | Granted | Host | Learnt | Gone | Switched | Lost | Cut | End

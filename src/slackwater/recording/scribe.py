@@ -17,6 +17,7 @@ from slackwater.recording.records import (
     Places,
     Query,
     Switched,
+    Worked,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _MOST_REASON = 100
 def tells(report: Report, commands: Commands) -> bool:
     """Whether something happened, rather than that time went by."""
     return bool(commands.grants) or any(
-        query.batches or query.facts is not None or not query.alive for query in report.queries
+        query.batches or query.worked or query.facts is not None or not query.alive for query in report.queries
     )
 
 
@@ -120,6 +121,8 @@ class Scribe:
                 self._places[query.key] = places
                 yield Places(number, batch.reads, batch.writes)
             yield _batch(number, batch, ran.get((query.key, batch.batch_id)))
+        for time in query.worked:
+            yield Worked(number, time.batch_id, round(time.cpu_s, 4), rounded(time.run_s))
         if not query.alive:
             del self._numbers[query.key]
             self._places.pop(query.key, None)
@@ -206,6 +209,7 @@ def _batch(number: int, batch: BatchReport, ran: Ran | None) -> Batch:
         evicts_event_ts=_maybe(batch.evicts_event_ts),
         state_partitions=batch.state_partitions,
         parts_ms={name: round(1000 * took_s) for name, took_s in batch.parts_s.items() if took_s >= 0.001},
+        driver_cpu_s=None if batch.driver_cpu_s is None else round(batch.driver_cpu_s, 4),
     )
 
 

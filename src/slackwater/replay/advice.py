@@ -37,6 +37,7 @@ _HEAVY_SHARE = 0.2
 _MOST_MOVED = 2
 _CLEARLY = 0.9
 _MOST_CORES_TIMES = 4
+_NEAR_FULL = 0.8
 # The doctor's measurements on 2 cores: a small query's batch took 161 ms with 1 partition and 3018 ms with 200; with 2
 # partitions 274 ms in memory and 222 ms on RocksDB.
 _PARTITION_S = (3.018 - 0.161) / 199
@@ -254,8 +255,15 @@ class _Adviser:
             state_bytes=first.state_bytes_max,
             late_rows=first.late_rows,
             windows_missing=first.due - first.left,
-            note=note,
+            note="; ".join(filter(None, (note, self._near_full(cpu_cores, scenario)))),
         )
+
+    def _near_full(self, cpu_cores: float | None, scenario: Scenario) -> str:
+        """Latency near full cores follows the cost of batches many times over, and that differs from hour to hour."""
+        cores = scenario.cores or self._ready.costs.capacity_cores
+        if cpu_cores is None or cpu_cores < _NEAR_FULL * cores:
+            return ""
+        return f"{cpu_cores:.1f} of {cores:.1f} cores: so near to full cores, latency is a sign rather than a figure"
 
     def _worth(
         self, mean: Predicted | None, p99: Predicted | None, cpu_cores: float | None, against_s: float | None

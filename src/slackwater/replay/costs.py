@@ -4,10 +4,15 @@ A batch's length is the time that it would take alone, stretched by its company.
 takes, and how much is used besides, follows from the samples of CPU time. How much of a batch computes, and how much
 the cores hinder each other, is what makes the lengths of batches with more and with less company agree best with one
 line a + b·rows for each query. Queries of the same shape lend each other what one alone has too few batches to tell.
+
+Under Spark's own scheduling a batch may spend most of its length waiting for the tasks of others, always the same ones
+where pools are served by name. So where a trace tells the CPU time of each batch, that says how batches compare, and
+their lengths only say what all of them take together.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +22,8 @@ import numpy as np
 
 from slackwater.errors import ConfigurationError
 from slackwater.replay.company import Company, cpu_use, median_slope, speeds_of
+from slackwater.replay.lines import QueryCost, factors_of, median_line, task_share
+from slackwater.replay.streams import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,41 +35,25 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_FACTORS = 50
 _FITS = 5
 _MOST_CROWDING = 0.6
 _ALIKE = 1.02
 _ROUNDS = 2
 _MOST_BATCHES = 1500
 _COLD_BATCHES = 2  # of a query: they compile code
+_MOSTLY_TOLD = 0.8
+_IN_SERIES = 0.5
 _ENOUGH = 20
 _SHRINK = 8
-_CROWD = 2
+_CROWD = 1.75
 _LEAST_CAPACITY = 0.2
+_FULL = 0.95  # of the samples: where cores also rest now and then, only the fullest tell how much could be had
 _LEAST_PAIRS = 5
 _SAME_SPELL_S = 0.5
 _SAME_TURN_S = 0.15
-_TASKS_OF_ADD_BATCH = 0.6  # what is left of it is planning and committing, in the driver
-_TASK_SHARE = 0.4  # where a trace does not tell how long addBatch took
 _PACE_BIN_S = 10.0
 _PACE_FLOOR = 1.15
 _LEAST_PACE_BATCHES = 3
-
-
-@dataclass(frozen=True)
-class QueryCost:
-    """a + b·rows for a batch with rows, one figure for one without; alone on the cores."""
-
-    batch_s: float
-    row_s: float
-    empty_s: float
-
-    def alone_s(self, rows: Floats) -> Floats:
-        found: Floats = np.where(rows > 0, self.batch_s + self.row_s * rows, self.empty_s)
-        return found
-
-    def scaled(self, times: float) -> QueryCost:
-        return QueryCost(self.batch_s * times, self.row_s * times, self.empty_s * times)
 
 
 @dataclass(frozen=True)
@@ -72,6 +63,7 @@ class Costs:
     capacity_cores: what the queries got of the cores, where others on the host took the rest.
     error: how far the model is from the recorded batches' lengths, as a mean share.
     pace: spans (from, to, times) in which batches took longer than later, as while code is compiled.
+    by_cpu: batches were compared by their CPU time, so what they take together is known and not to be scaled.
     """
 
     cores: int
@@ -86,6 +78,7 @@ class Costs:
     factors: tuple[float, ...]
     error: float
     pace: tuple[tuple[float, float, float], ...] = ()
+    by_cpu: bool = False
 
     def pace_at(self, wall_ts: float) -> float:
         return next((times for begin, end, times in self.pace if begin <= wall_ts < end), 1.0)
@@ -99,10 +92,35 @@ class _Sample:
     rows: Floats
     owners: tuple[str, ...]
     telling: NDArray[np.bool_]
+    cpu_s: Floats  # NaN where nobody told
+    ends_wall_ts: Floats
+    from_ts: float
+    to_ts: float
 
-    def alone_s(self, speeds: Floats) -> Floats:
+    @property
+    def ended(self) -> int:
+        """Within the span; batches that reach beyond it may be long, and who ran beside them there is not known."""
+        return max(1, int(np.sum((self.ends_wall_ts > self.from_ts) & (self.ends_wall_ts <= self.to_ts))))
+
+    def unhindered_s(self, speeds: Floats) -> Floats:
+        """By its length, and who ran beside it."""
         found: Floats = np.maximum(1e-4, self.company.seconds @ speeds)
         return found
+
+    @property
+    def by_cpu(self) -> bool:
+        """Whether batches are compared by their CPU time rather than by their lengths."""
+        return bool(np.isfinite(self.cpu_s)[self.telling].mean() >= _MOSTLY_TOLD)
+
+    def alone_s(self, speeds: Floats) -> Floats:
+        """By its CPU time where that is told, and the same for all besides: together, the work done in the span."""
+        found = self.unhindered_s(speeds)
+        if not self.by_cpu:
+            return found
+        told = np.isfinite(self.cpu_s)
+        begun, done = self.company.work_s(speeds, np.array([self.from_ts, self.to_ts]))
+        mean_s, own_s = float(done - begun) / self.ended, float(self.cpu_s[told & self.telling].mean())
+        return np.where(told, min(1.0, mean_s / own_s) * self.cpu_s + max(0.0, mean_s - own_s), found)
 
 
 def costs_of(trace: Trace, from_ts: float, to_ts: float) -> Costs:
@@ -114,8 +132,8 @@ def costs_of(trace: Trace, from_ts: float, to_ts: float) -> Costs:
             "longer, while queries have data, or name another span."
         )
     from_ts = max(from_ts, min(batch.began_wall_ts for _, batch in found))
-    sample = _sample(found, {query.about.key: query for query in trace.queries})
-    shapes = {query.about.key: _shape(query) for query in trace.queries}
+    sample = _sample(found, {query.about.key: query for query in trace.queries}, from_ts, to_ts)
+    shapes = {query.about.key: shape_of(query) for query in trace.queries}
     cpu = [(host.wall_ts, host.cpu_s) for host in trace.hosts if host.cpu_s is not None]
     capacity = _capacity(sample.company, cpu, from_ts, to_ts, trace.cores)
     fit = _fit(sample, shapes, _row_shares(trace), cpu, from_ts, to_ts, capacity)
@@ -127,13 +145,20 @@ def costs_of(trace: Trace, from_ts: float, to_ts: float) -> Costs:
         queries=every,
         cpu_share=fit.share,
         cpu_demand=fit.demand,
-        task_share=_task_share(batch for _, batch in found),
+        task_share=task_share(
+            [
+                batch.parts_ms["addBatch"] / 1000 / batch.duration_s
+                for _, batch in found
+                if "addBatch" in batch.parts_ms and batch.duration_s > 0
+            ]
+        ),
         background_cores=fit.background,
         crowding=fit.crowding,
         grant_delay_s=_grant_delay_s(trace.queries),
-        factors=_quantiles(ratios[sample.telling]),
+        factors=factors_of(ratios[sample.telling]),
         error=fit.error,
         pace=_pace(trace, every, fit.speeds, from_ts),
+        by_cpu=sample.by_cpu,
     )
 
 
@@ -161,7 +186,8 @@ def _fit(
     cores: float,
 ) -> _Fit:
     most = sample.company.seconds.shape[1]
-    speeds = np.array([min(1.0, cores / k) for k in range(1, most + 1)])
+    first = _first_use(sample, cpu)
+    speeds = speeds_of(most, min(1.0, first), max(1.0, first), background=0.0, crowding=0.0, cores=cores)
     use, background = _use(sample.company, speeds, cpu, from_ts, to_ts)
     best: _Fit | None = None
     for _ in range(_ROUNDS):
@@ -171,7 +197,7 @@ def _fit(
             for share in np.linspace(max(least, min(1.0, use)), least, _FITS):
                 speeds = speeds_of(most, float(share), use / share, background, float(crowding), cores)
                 queries, usual = _lines(sample, sample.alone_s(speeds), shapes, row_shares)
-                ratios = sample.alone_s(speeds) / _predicted(sample, queries)
+                ratios = sample.unhindered_s(speeds) / _predicted(sample, queries)
                 error = float(np.mean(np.abs(np.log(ratios[sample.telling]))))
                 fits.append(_Fit(error, float(crowding), float(share), use / share, background, queries, usual, speeds))
         # Where several explain the lengths about alike, the simplest does: least crowding, most of it computing.
@@ -180,6 +206,23 @@ def _fit(
         use, background = _use(sample.company, best.speeds, cpu, from_ts, to_ts)
     assert best is not None  # noqa: S101  # there is at least one round
     return best
+
+
+def _first_use(sample: _Sample, cpu: Sequence[tuple[float, float]]) -> float:
+    """CPU seconds for each second of a batch alone, to begin with.
+
+    Where batches have run alone, their lengths decide what it is in the end. Where so many ran at all times that the
+    cores were never free, nothing tells: any figure explains the lengths, a greater one by shorter batches that keep
+    more cores busy. Then it stays at what is usual for Spark: what a batch's thread and tasks compute is done one after
+    the other, and of what the JVM does for it besides (scheduling, collecting garbage, compiling), half is done beside.
+    """
+    inside = [one for one in cpu if sample.from_ts <= one[0] <= sample.to_ts]
+    if len(inside) < 2 or not sample.by_cpu:
+        return 1.0
+    seconds = inside[-1][0] - inside[0][0]
+    whole_s = (inside[-1][1] - inside[0][1]) / seconds * (sample.to_ts - sample.from_ts) / sample.ended
+    own_s = float(np.nanmean(sample.cpu_s))
+    return whole_s / (own_s + _IN_SERIES * max(0.0, whole_s - own_s))
 
 
 def _capacity(company: Company, cpu: Sequence[tuple[float, float]], from_ts: float, to_ts: float, cores: int) -> float:
@@ -191,7 +234,7 @@ def _capacity(company: Company, cpu: Sequence[tuple[float, float]], from_ts: flo
         return float(cores)
     at, used = np.array(inside).T
     busy = np.diff(used) / np.maximum(1e-3, np.diff(at))
-    return float(min(cores, max(_LEAST_CAPACITY, np.quantile(busy, 0.75))))
+    return float(min(cores, max(_LEAST_CAPACITY, np.quantile(busy, _FULL))))
 
 
 def _newest(trace: Trace, from_ts: float, to_ts: float) -> list[tuple[str, Batch]]:
@@ -206,7 +249,9 @@ def _newest(trace: Trace, from_ts: float, to_ts: float) -> list[tuple[str, Batch
     return found[-_MOST_BATCHES:]
 
 
-def _sample(found: Sequence[tuple[str, Batch]], queries: Mapping[str, TracedQuery]) -> _Sample:
+def _sample(
+    found: Sequence[tuple[str, Batch]], queries: Mapping[str, TracedQuery], from_ts: float, to_ts: float
+) -> _Sample:
     first = {
         key: query.batches[min(_COLD_BATCHES, len(query.batches)) - 1]
         for key, query in queries.items()
@@ -219,16 +264,19 @@ def _sample(found: Sequence[tuple[str, Batch]], queries: Mapping[str, TracedQuer
         company=Company(starts, ends),
         rows=np.array([batch.rows for _, batch in found], dtype=np.float64),
         owners=tuple(key for key, _ in found),
+        ends_wall_ts=ends,
+        from_ts=from_ts,
+        to_ts=to_ts,
+        cpu_s=np.array([_cpu_s(queries[key], batch) for key, batch in found]),
         # Where nobody is warm yet, the cold ones must do.
         telling=np.array(telling) if any(telling) else np.full(len(found), fill_value=True),
     )
 
 
-def _shape(query: TracedQuery) -> object:
-    """Queries that look alike in their plans, as far as a trace tells."""
-    about = query.about
-    sizes = tuple((size, slide) for size, slide, _ in about.windows)
-    return sizes, about.input_delays_s, about.stateful, about.emits_at_sweep
+def _cpu_s(query: TracedQuery, batch: Batch) -> float:
+    """Of its tasks and of the query's thread, as far as that is told."""
+    worked = query.worked.get(batch.batch_id)
+    return float("nan") if worked is None or batch.driver_cpu_s is None else worked.cpu_s + batch.driver_cpu_s
 
 
 def _use(
@@ -251,13 +299,16 @@ def _lines(
     groups: dict[object, list[str]] = defaultdict(list)
     for key in keys:
         groups[shapes[key]].append(key)
-    most_row_s = _most_row_s(sample, alone_s, sample.telling, max(row_shares.values(), default=None))
-    usual = _line(sample.rows[sample.telling], alone_s[sample.telling], None, most_row_s)
+    most_row_s = math.inf
+    if not sample.by_cpu:
+        most_row_s = _most_row_s(sample, alone_s, sample.telling, max(row_shares.values(), default=None))
+    usual = median_line(sample.rows[sample.telling], alone_s[sample.telling], None, most_row_s)
     found = {}
     for shape, members in groups.items():
         inside = np.isin(owners, members) & sample.telling
-        most_row_s = _most_row_s(sample, alone_s, inside, row_shares.get(shape))
-        shared = _line(sample.rows[inside], alone_s[inside], usual, most_row_s) if inside.any() else usual
+        if not sample.by_cpu:
+            most_row_s = _most_row_s(sample, alone_s, inside, row_shares.get(shape))
+        shared = median_line(sample.rows[inside], alone_s[inside], usual, most_row_s) if inside.any() else usual
         for key in members:
             own = (owners == key) & sample.telling
             found[key] = _own_line(sample.rows[own], alone_s[own], shared, most_row_s)
@@ -274,7 +325,7 @@ def _row_shares(trace: Trace) -> dict[object, float]:
     pairs: dict[object, list[float]] = defaultdict(list)
     parts: dict[object, list[tuple[float, float, float]]] = defaultdict(list)
     for query in trace.queries:
-        shape = _shape(query)
+        shape = shape_of(query)
         for before, after in pairwise(query.batches[_COLD_BATCHES:]):
             if before.rows > 0 and after.rows == 0 and after.began_wall_ts - before.ended_wall_ts < _SAME_SPELL_S:
                 pairs[shape].append((1 - after.duration_s / before.duration_s) / before.rows)
@@ -302,25 +353,6 @@ def _most_row_s(sample: _Sample, alone_s: Floats, inside: NDArray[np.bool_], sha
     return usual_s * (share if share is not None else 1 / (2 * float(np.median(sample.rows[with_rows]))))
 
 
-def _line(rows: Floats, alone_s: Floats, usual: QueryCost | None, most_row_s: float) -> QueryCost:
-    """A median line through the batches with rows, and the median of those without."""
-    with_rows = rows > 0
-    n, t = rows[with_rows], alone_s[with_rows]
-    empty_s = float(np.median(alone_s[~with_rows])) if (~with_rows).any() else None
-    if not len(n):
-        if usual is not None:
-            return QueryCost(usual.batch_s, usual.row_s, usual.empty_s if empty_s is None else empty_s)
-        return QueryCost(empty_s or 0.1, 0.0, empty_s or 0.1)
-    if np.ptp(n) >= np.median(n) / 10:
-        row_s = max(0.0, median_slope(n, t))
-    else:
-        # All alike: where the line starts is known from the empty ones alone.
-        row_s = max(0.0, float((np.median(t) - empty_s) / np.median(n))) if empty_s is not None else 0.0
-    row_s = min(row_s, most_row_s)
-    batch_s = max(float(np.min(t)) / 2, float(np.median(t - row_s * n)))
-    return QueryCost(batch_s, row_s, batch_s if empty_s is None else empty_s)
-
-
 def _own_line(rows: Floats, alone_s: Floats, shared: QueryCost, most_row_s: float) -> QueryCost:
     """A query's own line as far as it has enough batches; the less it has, the more those of its shape count."""
     with_rows = rows > 0
@@ -344,19 +376,6 @@ def _predicted(sample: _Sample, queries: Mapping[str, QueryCost]) -> Floats:
     )
     found: Floats = np.maximum(1e-4, np.where(sample.rows > 0, batch + row * sample.rows, empty))
     return found
-
-
-def _quantiles(ratios: Floats) -> tuple[float, ...]:
-    places = (np.arange(_FACTORS) + 0.5) / _FACTORS
-    return tuple(round(float(factor), 4) for factor in np.quantile(ratios, places))
-
-
-def _task_share(batches: Iterable[Batch]) -> float:
-    told = [batch for batch in batches if "addBatch" in batch.parts_ms and batch.duration_s > 0]
-    if not told:
-        return _TASK_SHARE
-    share = float(np.median([batch.parts_ms["addBatch"] / 1000 / batch.duration_s for batch in told]))
-    return _TASKS_OF_ADD_BATCH * min(1.0, share)
 
 
 def _grant_delay_s(queries: Iterable[TracedQuery]) -> float:

@@ -32,6 +32,8 @@ _LEAST_SPAN_S = 5.0
 _MOST_SCALE = 1.5
 _LEAST_SCALE = 0.67
 _CLOSE = 0.05
+_LEARNT_BEFORE_S = 60.0
+_TASK_SHARES = (0.75, 0.5, 0.35, 0.25, 0.0)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def ready(trace: Trace, *, from_s: float | None = None, to_s: float | None = Non
     if not any(query.batches for query in trace.queries):
         raise ConfigurationError("the trace has no batches: nothing ran while it was recorded.")
     span = span_of(trace, from_s, to_s)
-    costs = costs_of(trace, span.from_wall_ts, span.to_wall_ts)
+    costs = costs_of(trace, _warm_from(trace, span), span.to_wall_ts)
     truth = as_recorded(trace, costs, span)
     if truth.mean_s is None:
         raise ConfigurationError(
@@ -121,6 +123,12 @@ def ready(trace: Trace, *, from_s: float | None = None, to_s: float | None = Non
     return best
 
 
+def _warm_from(trace: Trace, span: Span) -> float:
+    """What batches cost is learnt from some time before the span, too: of a starved query each batch counts."""
+    last = max((query.about.wall_ts for query in trace.queries if query.about.wall_ts < span.from_wall_ts), default=0.0)
+    return min(span.from_wall_ts, max(span.from_wall_ts - _LEARNT_BEFORE_S, last + _WARM_S, trace.from_wall_ts))
+
+
 def _variants(costs: Costs, own: Scenario) -> Iterator[tuple[Costs, Scenario]]:
     """Slackwater orders tasks itself; for Spark's own way, pools or none, and more or less of a batch in tasks."""
     if own.policy:
@@ -128,15 +136,15 @@ def _variants(costs: Costs, own: Scenario) -> Iterator[tuple[Costs, Scenario]]:
         return
     other = "arrival" if own.task_order == "name" else "name"
     yield costs, own
-    for share in (costs.task_share / 2, 0.0):
-        yield replace(costs, task_share=share), own
+    for times in _TASK_SHARES:
+        yield replace(costs, task_share=times * costs.task_share), own
     yield costs, own.but(task_order=other)
 
 
 def _rescaled(trace: Trace, span: Span, costs: Costs, own: Scenario, truth: Outcome, seed: int) -> Ready:
     """Batches as long as they were, on the average: what company costs is a model, and this is what it is off by."""
     found = Ready(trace, span, costs, own, truth, replayed(trace, costs, own, span, seed))
-    if found.again.batch_mean_s <= 0 or truth.batch_mean_s <= 0:
+    if costs.by_cpu or found.again.batch_mean_s <= 0 or truth.batch_mean_s <= 0:
         return found
     times = min(_MOST_SCALE, max(_LEAST_SCALE, truth.batch_mean_s / found.again.batch_mean_s))
     if abs(times - 1) < _CLOSE:

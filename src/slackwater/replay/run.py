@@ -12,7 +12,7 @@ from slackwater.core.model import Commands
 from slackwater.policies.assembly import engine_for
 from slackwater.replay.measure import measured, passed_by
 from slackwater.replay.state import StateModel
-from slackwater.replay.streams import RecordedStream
+from slackwater.replay.streams import recorded_streams
 from slackwater.testing import FakeClock, ScriptedDriver, SimulatedQuery, steps
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from slackwater.replay.costs import Costs
     from slackwater.replay.measure import QueryLatency, Ran, Span
     from slackwater.replay.scenario import Scenario
+    from slackwater.replay.streams import RecordedStream
 
 
 _GRANT_DELAY_S = 0.005  # where nobody granted while it was recorded
@@ -91,7 +92,11 @@ def replayed(trace: Trace, costs: Costs, scenario: Scenario, span: Span, seed: i
     """Run the queries of a trace from its start to the end of a span; the same arguments give the same outcome."""
     queries = [query for query in _gated(trace) if query.name not in scenario.without]
     clock = FakeClock(trace.from_wall_ts)
-    simulated = [_simulated(query, place, len(queries), trace, costs, scenario) for place, query in enumerate(queries)]
+    streams = recorded_streams(queries, trace.from_wall_ts)
+    simulated = [
+        _simulated(query, stream, place, len(queries), trace, costs, scenario)
+        for place, (query, stream) in enumerate(zip(queries, streams, strict=True))
+    ]
     spark = not scenario.policy
     driver = ScriptedDriver(
         simulated,
@@ -191,7 +196,13 @@ def _seen_from(query: TracedQuery) -> float:
 
 
 def _simulated(
-    query: TracedQuery, place: int, count: int, trace: Trace, costs: Costs, scenario: Scenario
+    query: TracedQuery,
+    stream: RecordedStream,
+    place: int,
+    count: int,
+    trace: Trace,
+    costs: Costs,
+    scenario: Scenario,
 ) -> SimulatedQuery:
     about, start = query.about, trace.from_wall_ts
     cost = costs.queries[about.key].scaled(scenario.cost_times)
@@ -204,7 +215,7 @@ def _simulated(
     return SimulatedQuery(
         name=about.name if _unique(trace, about.name) else about.key,
         windows=query.facts().windows,
-        stream=RecordedStream(query, start),
+        stream=stream,
         input_delays_s=about.input_delays_s,
         watermark_policy=query.facts().watermark_policy,
         behind_s=max(0.0, float(np.median(behind))) if behind else 0.0,

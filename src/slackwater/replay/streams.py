@@ -3,12 +3,15 @@
 A batch that took all there was tells exactly what had come when it fixed its offsets; one that was held back by an
 admission limit tells it through the backlog that it left. Between two batches rows are taken to have come evenly; where
 an input's maxima show that rows come a second at a time, as from Spark's rate source, they come so here, too.
+
+A query that hardly ran while it was recorded, as one does that plain Spark starves, tells little of its sources. What
+is missing is taken from the query of the same shape that ran most often.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,10 +44,34 @@ class _Steps:
         return math.floor((now_s - self.lag_s - self.phase_s) / _STEP_S + _FUZZ_S) * _STEP_S + self.phase_s
 
 
-class RecordedStream:
-    """A `slackwater.testing.Stream`; times count from `start_wall_ts`."""
+def shape_of(query: TracedQuery) -> object:
+    """Queries that look alike in their plans, as far as a trace tells."""
+    about = query.about
+    sizes = tuple((size, slide) for size, slide, _ in about.windows)
+    return sizes, about.input_delays_s, about.stateful, about.emits_at_sweep
 
-    def __init__(self, query: TracedQuery, start_wall_ts: float) -> None:
+
+def recorded_streams(queries: Sequence[TracedQuery], start_wall_ts: float) -> list[RecordedStream]:
+    """Of each query, in order; those that tell too little borrow from their likes."""
+    best: dict[object, TracedQuery] = {}
+    for query in queries:
+        shape = shape_of(query)
+        if shape not in best or _telling(query) > _telling(best[shape]):
+            best[shape] = query
+    lenders = {
+        shape: RecordedStream(query, start_wall_ts) for shape, query in best.items() if _telling(query) >= _LEAST_MAXIMA
+    }
+    return [RecordedStream(query, start_wall_ts, lenders.get(shape_of(query))) for query in queries]
+
+
+def _telling(query: TracedQuery) -> int:
+    return sum(batch.rows > 0 for batch in query.batches)
+
+
+class RecordedStream:
+    """A `slackwater.testing.Stream`; times count from `start_wall_ts`. `like`: who lends what this one cannot tell."""
+
+    def __init__(self, query: TracedQuery, start_wall_ts: float, like: RecordedStream | None = None) -> None:
         # One without rows tells that none had come.
         batches = [batch for batch in query.batches if batch.rows > 0 or not batch.limited]
         taken = np.cumsum([0, *(batch.rows for batch in batches)]).astype(np.float64)
@@ -58,9 +85,17 @@ class RecordedStream:
             _Input.of(batches, place, at_s, taken, start_wall_ts, limited=limited)
             for place in range(len(query.about.input_delays_s))
         ]
+        if like is not None and _telling(query) < _LEAST_MAXIMA:
+            self._inputs = [
+                own.borrowing(lent)
+                for own, lent in zip(self._inputs, like._inputs, strict=True)  # noqa: SLF001
+            ]
         steps = [one.steps for one in self._inputs if one.steps is not None]
         self._steps = steps if len(steps) == len(self._inputs) else []
         self._rate = self._tail_rate()
+        if like is not None and self._came[-1] <= 0:
+            self._rate = like._rate  # noqa: SLF001
+            self._came_s, self._came = self._came_s[:1], self._came[:1]
 
     def _tail_rate(self) -> float:
         """Rows a second towards the end, for what comes after the last batch."""
@@ -88,7 +123,7 @@ class RecordedStream:
     def rows_between(self, from_event_s: float, to_event_s: float) -> float:
         """A rough count: what matters is whether a window has any."""
         if not self._inputs or not len(self._inputs[0].maxima_s):
-            return 0.0
+            return self._rate * (to_event_s - from_event_s)
         maxima_s, taken = self._inputs[0].maxima_s, self._inputs[0].taken
         if to_event_s >= maxima_s[-1]:
             return max(1.0, self._rate * (to_event_s - from_event_s))
@@ -131,11 +166,18 @@ class _Input:
             steps=None if limited else _steps_of(maxima_s, times),
         )
 
+    def borrowing(self, lent: _Input) -> _Input:
+        """Where the other's rows come a second at a time, these do, at their own place of a second if that is known."""
+        if self.steps is not None or lent.steps is None:
+            return self
+        phase_s = float(self.maxima_s[-1] % _STEP_S) if len(self.maxima_s) else lent.steps.phase_s
+        return replace(self, steps=_Steps(phase_s, lent.steps.lag_s))
+
     def maximum_s(self, now_s: float, rows: int, rows_per_s: float) -> float | None:
-        if not len(self.maxima_s):
-            return None
         if self.steps is not None:
             return self.steps.readable_s(now_s)
+        if not len(self.maxima_s):
+            return None
         if rows > self.taken[-1]:
             more_s = (rows - self.taken[-1]) / rows_per_s if rows_per_s > 0 else 0.0
             return float(self.maxima_s[-1] + more_s)
