@@ -43,7 +43,8 @@ def chaos(
     queries
         So many run at once at most.
     starts
-        Start so many in all, if the time allows; 0 leaves this part out.
+        Start so many, if the time allows, and a fifth of that with Python functions among them; 0 leaves this part
+        out.
     seed
         Of the rows, and of what happens at random.
     scripted
@@ -74,12 +75,14 @@ def chaos(
             if played.problem is not None:
                 problems.append(played.problem)
         if starts:
-            settings = ChurnSettings(minutes, queries, starts, rounds_of(starts), seed, plain)
-            churned = Churn(spark, Path(scratch) / "churn", settings).run(tell_churned)
-            rows += [{"round": number, **sample} for number, sample in enumerate(churned.samples)]
-            rows.append(summary(churned))
-            claims += churned.claims
-            problems += churned.lost[:5]
+            for functions in (False, True):
+                count = max(2, starts // 5) if functions else starts
+                settings = ChurnSettings(minutes, queries, count, rounds_of(count), seed, functions, plain)
+                churned = Churn(spark, Path(scratch) / f"churn-{functions}", settings).run(tell_churned)
+                rows += [{"round": number, "functions": functions, **one} for number, one in enumerate(churned.samples)]
+                rows.append(summary(churned))
+                claims += churned.claims
+                problems += churned.lost[:5]
     if json is not None:
         Experiment(EXPERIMENT, seed, rows, claims, commit=commit()).write(json)
     broken = [one for one in claims if not one.holds]
@@ -113,6 +116,7 @@ def summary(churned: Churned) -> dict[str, Any]:
         "lost": churned.lost,
         "gates_opened": churned.gates_opened,
         "seconds": round(churned.seconds, 1),
+        "functions": churned.settings.functions,
         "plain": churned.settings.plain,
         "jvm_threads_by_name": churned.threads,
         "grew": {growth.name: [growth.first, growth.last] for growth in churned.growths if growth.last > growth.first},
