@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from slackwater.bench.commands import write_result
 from slackwater.bench.harness import Listener, run_bench
 from slackwater.bench.model import BenchPlan, RunSettings, RunSpec
+from slackwater.bench.showing import write_result
 from slackwater.drivers.spark.java import ensure_java
 from slackwater.errors import ConfigurationError, SlackwaterError
 
@@ -226,6 +226,6 @@ def _print_report_place(file: Path, folder: Path, console: Console) -> None:
 
         page = write_report([file], folder).page
     except ConfigurationError as error:
-        console.print(f"figures: {file} (no pictures: {error})", highlight=False)
+        console.print(f"figures: {file} (no pictures: {error})", highlight=False, markup=False)
         return
     console.print(f"report: {page}   figures: {file}", highlight=False)

@@ -15,6 +15,7 @@ import pytest
 from slackwater.cluster import ClusterPlan, Standalone
 from slackwater.drivers.spark.java import find_java
 from slackwater.errors import ClusterError
+from tests import fast_java
 from tests.spark.support import eventually
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def disturbed(cluster: Standalone, tmp_path_factory: pytest.TempPathFactory) -> 
         **{
             "spark.cores.max": "2",
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": fast_java.SHORT_LIVED,
             "spark.executorEnv.PYTHONPATH": str(without),
         },
     )

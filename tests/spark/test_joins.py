@@ -55,7 +55,7 @@ def test_windows_over_a_join_leave_when_the_last_inputs_watermark_has_passed_the
     assert end is not None
     arrivals = [
         estimator.arrival(end + state._behind_s + delay_s).wall_ts
-        for estimator, delay_s in zip(state._inputs, (1.0, 3.0), strict=True)
+        for estimator, delay_s in zip(state._inputs.estimators, (1.0, 3.0), strict=True)
     ]
     assert state.swm_arrival(end).wall_ts == max(arrivals)
     # An interval join holds its watermark back by the interval.
@@ -85,7 +85,7 @@ def test_a_silent_input_of_a_join_takes_few_turns_and_leaves_the_lanes_to_others
         silent.stream(spark).select(F.col("ts").alias("ts_b"), F.col("v").alias("b")).withWatermark("ts_b", "1 second")
     )
     halted = start(joined(stream(spark, "a", "1 second"), right), sink="memory", name="halted")
-    lively = rates(spark).withWatermark("timestamp", "1 second").groupBy(F.window("timestamp", "2 seconds")).count()
+    lively = rates(spark).withWatermark("timestamp", "1 second").groupBy(F.window("timestamp", "1 second")).count()
     other = start(lively, sink="memory", name="lively")
     # While the join's next sweep is awaited it may run as often as the other; then it rests longer each time.
     eventually(lambda: len(emitted(spark, "lively")) >= 6, timeout_s=60)

@@ -13,9 +13,9 @@ from slackwater.bench.accuracy import Ranges
 from slackwater.bench.cpu import live_mb, paused_pct
 from slackwater.bench.harness import Listener
 from slackwater.bench.measure import cause_of_end
+from slackwater.bench.members import HIGH
 from slackwater.bench.model import Heap, QueryResult, RunResult, RunSpec, WindowCounts, WorkerResult
 from slackwater.bench.supervision import CALM, KILLED, supervision
-from slackwater.bench.worker import HIGH
 from slackwater.drivers.spark.handle import Expectation
 from slackwater.errors import SlackwaterError
 from tests.unit.test_bench_measure import result_of

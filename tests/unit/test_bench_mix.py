@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.bench.harness import Listener, check, run_bench
+from slackwater.bench.members import members_of
 from slackwater.bench.mix_commands import mix_plan
 from slackwater.bench.mix_file import load_mix, parse_mix
 from slackwater.bench.mix_model import Group
 from slackwater.bench.model import BenchResult, QueryResult, RunSettings, RunSpec, WindowCounts, WorkerResult
 from slackwater.bench.slowdown import by_class, by_group, mix_claims, slowdown, weighted
-from slackwater.bench.worker import members_of
 from slackwater.errors import ConfigurationError
 from tests.unit.test_bench_measure import result_of
 
-PLATFORM = Path(__file__).parents[2] / "benchmarks" / "mixes" / "platform.toml"
+MIXES = Path(__file__).parents[2] / "benchmarks" / "mixes"
 ADS = {"workload": "ysb", "queries": 2, "rate": 100, "window": 4, "payload": "json", "class": "high"}
 
 
@@ -120,11 +120,12 @@ def test_outside_a_mix_the_first_queries_are_the_urgent_ones():
     ]
 
 
-def test_the_committed_platform_has_a_dozen_queries_of_five_kinds_and_all_classes():
-    mix = load_mix(PLATFORM)
+@pytest.mark.parametrize(("name", "queries"), [("platform", 14), ("platform-full", 14), ("teams", 9)])
+def test_every_committed_mix_has_queries_of_five_kinds_and_of_all_classes(name, queries):
+    mix = load_mix(MIXES / f"{name}.toml")
     check(plan_of(mix))
-    assert mix.name == "platform"
-    assert mix.queries >= 12
+    assert mix.name == name
+    assert mix.queries == queries
     assert len({(group.workload, group.payload) for group in mix.groups}) >= 5
     assert {group.class_name for group in mix.groups} == {"high", "normal", "low"}
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from slackwater.bench.commands import Shown, progress_bar
-from slackwater.bench.worker import traced
+from slackwater.bench.run_trace import traced
+from slackwater.bench.showing import Shown, progress_bar
 from slackwater.cli import main
 from slackwater.errors import ConfigurationError
 from slackwater.sim.trace import RunTrace, TracedBatch, TracedQuery, read_trace

@@ -67,3 +67,11 @@ def test_a_missing_package_is_told_with_its_extra_and_others_are_not_ours_to_exp
     assert missing is not None
     assert "slackwater[dashboard]" in str(missing)
     assert explained(ImportError("No module named 'numpy'", name="numpy")) is None
+
+
+def test_attach_can_be_imported_with_numpy_and_msgspec_alone() -> None:
+    """As from the zip under spark-submit, where nobody installs what the command line needs."""
+    blocked = ("cyclopts", "httpx2", "psutil", "rich", *EXTRA_OF)
+    program = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); from slackwater import attach"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

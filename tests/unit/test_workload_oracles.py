@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slackwater.bench.measure import last_end_ms
+from slackwater.bench.members import workload_of
 from slackwater.bench.model import RunSpec
-from slackwater.bench.worker import last_end_ms, workload_of
 from slackwater.errors import ConfigurationError
 from slackwater.workloads.base import QuerySpec
 from slackwater.workloads.linear_road_windows import LinearRoadWindowsOracle, reports_of

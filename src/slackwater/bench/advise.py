@@ -17,7 +17,7 @@ from slackwater.bench.harness import Listener, run_in_subprocess
 from slackwater.bench.model import Failure, RunResult, RunSpec
 from slackwater.errors import SlackwaterError
 from slackwater.recording.reading import read_trace
-from slackwater.replay.advice import Advice, advise, predicted
+from slackwater.replay.advice import WORTH_SHARE, Advice, advise, predicted
 from slackwater.replay.fidelity import Ready, ready
 from slackwater.replay.scenario import scenario_of
 from slackwater.sim.experiment import Claim, Experiment, claim
@@ -33,6 +33,7 @@ LARGEST_ERROR = 0.2
 MOST_CPU_SHARE = 0.01
 MOST_MB_AN_HOUR = 50.0
 _SEEDS = 3
+_CLEARLY = 2
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,10 @@ def _claims(found: Sequence[Found], policy: str) -> Iterator[Claim]:
                 f"{name}: error of the predicted {figure} of {policy}", abs(error_of(one, figure)), "≤", LARGEST_ERROR
             )
         switches = float(one.advice is not None and one.advice.switch is not None)
-        yield claim(f"{name}: advice is to switch", switches, "≥", 1)
+        if (fell := _fell(one)) >= _CLEARLY * WORTH_SHARE:
+            yield claim(f"{name}: advice is to switch, which brought {fell:.0%} of the mean", switches, "≥", 1)
+        elif fell <= 0:
+            yield claim(f"{name}: advice is to switch, which brought nothing", switches, "≤", 0)
         yield claim(f"{name}: error of the predicted gain in the mean", abs(gain_error_of(one)), "≤", LARGEST_ERROR)
 
 
@@ -180,6 +184,14 @@ def error_of(found: Found, figure: str) -> float:
     told = found.mean_s if figure == "mean" else found.p99_s
     live = None if found.live is None else getattr(found.live.latency_s, figure)
     return math.inf if told is None or not live else told[0] / live - 1
+
+
+def _fell(found: Found) -> float:
+    """By what share the mean fell when the policy was switched; where that is little, either advice is right."""
+    if found.recorded is None or found.live is None:
+        return math.inf
+    before, after = found.recorded.latency_s.mean, found.live.latency_s.mean
+    return math.inf if not before or after is None else 1 - after / before
 
 
 def gain_error_of(found: Found) -> float:

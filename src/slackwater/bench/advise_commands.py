@@ -9,18 +9,18 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from slackwater.bench.advise import Case, advise_bench, recording_bench
-from slackwater.bench.commands import Shown, progress_bar, terminated_as_interrupted
+from slackwater.bench.commands import names_in
+from slackwater.bench.experiments import ysb_run
 from slackwater.bench.harness import check
 from slackwater.bench.mix_commands import mix_plan
 from slackwater.bench.mix_file import load_mix
-from slackwater.bench.model import BenchPlan, RunSettings, RunSpec, contender
+from slackwater.bench.model import BenchPlan, RunSettings, contender
+from slackwater.bench.showing import Shown, run_and_show
 from slackwater.errors import ConfigurationError, unknown_name
-from slackwater.provenance import commit
-from slackwater.sim.show import show
 from slackwater.workloads.registry import workload_entry
 
 LOADS = ("ysb", "linear-road", "mix", "light")
-_MIX = Path("benchmarks/mixes/platform.toml")
+_MIX = Path("benchmarks/mixes/teams.toml")
 
 
 def bench_advise(
@@ -79,7 +79,7 @@ def bench_advise(
     json_file
         File for rows and claims.
     """
-    names = tuple(name.strip() for name in loads.split(",") if name.strip())
+    names = names_in(loads)
     for name in names:
         if name not in LOADS:
             raise unknown_name("load", name, LOADS)
@@ -97,18 +97,17 @@ def bench_advise(
         check(BenchPlan(run=case.run, policies=(recorded, policy), seeds=(seed,), sweep_s=()))
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-    _check_writable(json_file)
-    progress = progress_bar()
-    with progress, terminated_as_interrupted():
-        found = advise_bench(
+    run_and_show(
+        lambda progress: advise_bench(
             cases,
             policy,
             range(seed, seed + seeds),
             Shown(progress, None),
             lambda what: progress.console.print(what, highlight=False),
             keep,
-        )
-    show(replace(found, commit=commit()), json_file)
+        ),
+        json_file,
+    )
 
 
 def bench_recording(
@@ -153,13 +152,9 @@ def bench_recording(
         File for rows and claims.
     """
     settings = RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min, warmup_max_s=warmup_max)
-    base = replace(_ysb(queries, seconds, settings), policy=policy, rate=rate, window_s=window)
+    base = ysb_run(queries, rate, window, seconds, settings, policy)
     check(BenchPlan(run=base, policies=(policy,), seeds=tuple(range(seeds)), sweep_s=()))
-    _check_writable(json_file)
-    progress = progress_bar()
-    with progress, terminated_as_interrupted():
-        found = recording_bench(base, range(seeds), Shown(progress, None))
-    show(replace(found, commit=commit()), json_file)
+    run_and_show(lambda progress: recording_bench(base, range(seeds), Shown(progress, None)), json_file)
 
 
 def _case(name: str, counts: dict[str, int], mix: Path, seconds: float, settings: RunSettings, recorded: str) -> Case:
@@ -168,33 +163,6 @@ def _case(name: str, counts: dict[str, int], mix: Path, seconds: float, settings
         return Case(name, replace(plan.run, policy=recorded))
     if name == "linear-road":
         entry = workload_entry(name)
-        run = replace(
-            _ysb(counts[name], seconds, settings),
-            workload=name,
-            rate=entry.rate,
-            window_s=entry.window_s,
-            slide_s=entry.slide_s,
-        )
-        return Case(name, replace(run, policy=recorded))
-    return Case(name, replace(_ysb(counts[name], seconds, settings), policy=recorded), light=name == "light")
-
-
-def _ysb(queries: int, seconds: float, settings: RunSettings) -> RunSpec:
-    return RunSpec(
-        workload="ysb",
-        policy="",
-        seed=0,
-        queries=queries,
-        rate=10_000,
-        window_s=10.0,
-        delay_s=1.0,
-        seconds=seconds,
-        phases="spread",
-        payload="columns",
-        settings=settings,
-    )
-
-
-def _check_writable(json_file: Path | None) -> None:
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
+        run = ysb_run(counts[name], entry.rate, entry.window_s, seconds, settings, recorded)
+        return Case(name, replace(run, workload=name, slide_s=entry.slide_s))
+    return Case(name, ysb_run(counts[name], 10_000, 10.0, seconds, settings, recorded), light=name == "light")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path  # noqa: TC003  # cyclopts reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +9,8 @@ from cyclopts import Parameter
 
 from slackwater.bench.chain import chain, check
 from slackwater.bench.chain_model import ChainRun, ChainSpec
-from slackwater.bench.commands import progress_bar, terminated_as_interrupted
-from slackwater.errors import ConfigurationError
-from slackwater.provenance import commit
-from slackwater.sim.show import show
+from slackwater.bench.commands import names_in
+from slackwater.bench.showing import run_and_show
 from slackwater.workloads.ysb import PayloadKind  # noqa: TC001  # cyclopts
 
 if TYPE_CHECKING:
@@ -77,14 +74,9 @@ def bench_chain(
         cores=cores,
         heap=heap,
     )
-    names = tuple(name.strip() for name in policies.split(",") if name.strip())
+    names = names_in(policies)
     check(spec, names, seeds)
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
-    progress = progress_bar()
-    with progress, terminated_as_interrupted():
-        found = chain(spec, names, range(seeds), _Shown(progress))
-    show(replace(found, commit=commit()), json_file)
+    run_and_show(lambda progress: chain(spec, names, range(seeds), _Shown(progress)), json_file)
 
 
 class _Shown:
@@ -115,4 +107,4 @@ class _Shown:
 
     def failed(self, spec: ChainSpec, error: str) -> None:
         self._progress.advance(self._task)
-        self._progress.console.print(f"{spec.contender} (seed {spec.seed}) failed: {error}", style="red")
+        self._progress.console.print(f"{spec.contender} (seed {spec.seed}) failed: {error}", style="red", markup=False)

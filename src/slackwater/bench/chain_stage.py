@@ -5,8 +5,6 @@ Further lines are what `chain_worker` asks; answers are lines on stdout.
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
 import time
 from contextlib import ExitStack
@@ -17,11 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from slackwater.bench.chain_model import Ask, Stage, StageTold
-from slackwater.bench.measure import Span, batches_of, distribution, measure_query, swept, total
+from slackwater.bench.child import kept_warnings, lone_stdout, now_ms
+from slackwater.bench.measure import Span, batches_of, distribution, last_end_ms, measure_query, swept, total
 from slackwater.bench.session import bench_session, progress_of
-from slackwater.bench.worker import Warnings, last_end_ms, now_ms
 from slackwater.workloads import ysb
-from slackwater.workloads.base import RunningQuery, emitted_rows
+from slackwater.workloads.base import emitted_rows, start_frame
 from slackwater.workloads.ysb_chain import start_enriching, windows
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from slackwater.bench.chain_model import ChainSpec
     from slackwater.bench.measure import Batch
-    from slackwater.workloads.base import QuerySpec
+    from slackwater.workloads.base import QuerySpec, RunningQuery
 
 _FIRST_BATCH_S = 60.0
 
@@ -56,8 +54,7 @@ class _Application:
         )
         cleanup.callback(self.spark.stop)
         self.jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to the JVM
-        self.warnings = Warnings()
-        logging.getLogger("slackwater").addHandler(self.warnings)
+        self.warnings = cleanup.enter_context(kept_warnings())
         self.handle = self._attached(cleanup)
         self.workload = ysb.Ysb(payload=self.spec.payload)
         self.running: list[RunningQuery] = []
@@ -91,16 +88,7 @@ class _Application:
         checkpoint = self.folder / "checkpoints" / self.role / query.name
         if self.role == "enrich":
             return start_enriching(self.spark, self.workload, query, lake, checkpoint, interval_ms)
-        writer = (
-            windows(self.spark, query, lake)
-            .writeStream.format("memory")
-            .queryName(query.name)
-            .outputMode("append")
-            .option("checkpointLocation", str(checkpoint))
-        )
-        if interval_ms is not None:
-            writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
-        return RunningQuery(spec=query, checkpoint=checkpoint, stream=writer.start(), interval_ms=interval_ms)
+        return start_frame(windows(self.spark, query, lake), query, checkpoint, interval_ms)
 
     def mark(self) -> None:
         stats = self.handle.stats() if self.handle is not None else None
@@ -130,7 +118,7 @@ class _Application:
             failures=failures,
             spark=self.spark.version,
             java=str(self.jvm.java.lang.System.getProperty("java.version")),
-            warnings=self.warnings.texts,
+            warnings=self.warnings,
             end_ms=span.end_ms,
         )
         return told if self.role == "enrich" else self._measured(told, found, span)
@@ -189,10 +177,7 @@ def serve(lines: BinaryIO, out: BinaryIO) -> None:
 
 
 def main() -> None:
-    # The JVM inherits stdout and may print; the answers must stand there alone.
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    serve(sys.stdin.buffer, out)
+    serve(sys.stdin.buffer, lone_stdout())
 
 
 if __name__ == "__main__":

@@ -17,10 +17,9 @@ from typing import Any, Self
 import msgspec
 
 from slackwater.bench.chain_model import Ask, ChainRun, ChainSpec, Stage, StageTold
+from slackwater.bench.child import answer, now_ms, report
 from slackwater.bench.cpu import tree_cpu_s
 from slackwater.bench.measure import distribution
-from slackwater.bench.session import answer
-from slackwater.bench.worker import now_ms, report
 from slackwater.errors import SlackwaterError
 
 

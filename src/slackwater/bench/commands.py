@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003  # cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
 from cyclopts import Parameter
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from slackwater.bench.harness import Listener, check, run_bench
+from slackwater.bench.harness import check, run_bench
 from slackwater.bench.mix_tables import print_mix
 from slackwater.bench.model import BenchPlan, Network, OnCluster, OnKafka, RunSettings, RunSpec
+from slackwater.bench.showing import ABSENT, Shown, check_writable, figure, progress_bar, terminated_as_interrupted
 from slackwater.errors import ConfigurationError, SlackwaterError
-from slackwater.provenance import commit
-from slackwater.sim.trace import RunTrace, TraceFile
 from slackwater.workloads.base import PayloadKind, Phases  # noqa: TC001  # cyclopts
 from slackwater.workloads.on_topics import topic_form
 from slackwater.workloads.registry import workload_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from rich.progress import TaskID
-
-    from slackwater.bench.model import BenchResult, Failure, Interval, RunResult
+    from slackwater.bench.model import BenchResult, Interval
 
 DEFAULT_POLICIES = "spark-fair,spark-tuned,round-robin,klink"
 DEFAULT_SWEEP = "3,4,5"
-ABSENT = "-"
 _LOG_WIDTH = 140
 REPORT_WIDTH = 120
 
@@ -190,9 +181,8 @@ def names_in(policies: str) -> tuple[str, ...]:
 
 
 def run_and_print(plan: BenchPlan, json_file: Path | None, trace_file: Path | None) -> None:
-    for option, file in (("--json", json_file), ("--trace", trace_file)):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise ConfigurationError(f"{option} {file}: its folder does not exist; make it first.")
+    check_writable(json_file)
+    check_writable(trace_file, "--trace")
     progress = progress_bar()
     with progress, terminated_as_interrupted():
         result = run_bench(plan, Shown(progress, json_file, trace_file, plan.run.workload))
@@ -205,96 +195,6 @@ def run_and_print(plan: BenchPlan, json_file: Path | None, trace_file: Path | No
 def report_console() -> Console:
     console = Console()
     return console if console.is_terminal else Console(width=REPORT_WIDTH)
-
-
-def progress_bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-    )
-
-
-@contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the running worker and its files as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-class Shown(Listener):
-    """Progress on stderr, and the file after every run."""
-
-    def __init__(
-        self, progress: Progress, json_file: Path | None, trace_file: Path | None = None, workload: str = "ysb"
-    ) -> None:
-        self._progress = progress
-        self._workload = workload
-        self._json_file = json_file
-        self._trace_file = trace_file
-        self._traces: list[RunTrace] = []
-        self._task: TaskID = progress.add_task("starting", total=None)
-
-    def planned(self, runs: int) -> None:
-        self._progress.update(self._task, total=runs)
-
-    def state(self, spec: RunSpec, state: dict[str, Any]) -> None:
-        place = next((f" {state[done]}/{state[of]:g}" for done, of in _PLACES if done in state), "")
-        self._progress.update(
-            self._task, description=f"{spec.policy} (seed {spec.seed}): {state.get('state', '')}{place}"
-        )
-
-    def finished(self, run: RunResult) -> None:
-        self._progress.advance(self._task)
-        windows = run.windows
-        self._progress.console.print(
-            f"{run.policy} (seed {run.seed}): mean {_number(run.latency_s.mean)} s, "
-            f"{windows.emitted}/{windows.expected} windows, {windows.wrong} wrong, {run.cpu_cores:.2f} cores",
-            highlight=False,
-        )
-
-    def traced(self, trace: dict[str, Any]) -> None:
-        if self._trace_file is not None:
-            self._traces.append(msgspec.convert(trace, RunTrace))
-            write_trace(TraceFile(workload=self._workload, commit=commit(), runs=self._traces), self._trace_file)
-
-    def failed(self, failure: Failure) -> None:
-        self._progress.advance(self._task)
-        self._progress.console.print(f"{failure.policy} (seed {failure.seed}) failed: {failure.error}", style="red")
-
-    def result(self, result: BenchResult) -> None:
-        if self._json_file is not None:
-            write_result(result, self._json_file)
-
-
-_PLACES = (("s", "of_s"), ("done", "of"))
-
-
-def write_result(result: BenchResult, file: Path) -> None:
-    """Replace the file in one step, so that an interrupted benchmark leaves what it had measured."""
-    replace_file(file, msgspec.json.format(msgspec.json.encode(result), indent=1))
-
-
-def write_trace(traces: TraceFile, file: Path) -> None:
-    replace_file(file, msgspec.json.encode(traces))
-
-
-def replace_file(file: Path, text: bytes) -> None:
-    partial = file.with_name(file.name + ".partial")
-    partial.write_bytes(text + b"\n")
-    partial.replace(file)
 
 
 def print_result(result: BenchResult, console: Console) -> None:
@@ -325,15 +225,15 @@ def _runs_table(result: BenchResult) -> Table:
         latency, windows = run.latency_s, run.windows
         name = f"{run.policy} ({run.chosen.removeprefix('spark-')})" if run.chosen else run.policy
         cells = [
-            *(_number(x) for x in (latency.mean, latency.p50, latency.p90, latency.p99, latency.max)),
-            _number(run.propagation_s.mean),
-            _number(run.cpu_cores),
-            _number(run.batches / run.seconds),
+            *(figure(x) for x in (latency.mean, latency.p50, latency.p90, latency.p99, latency.max)),
+            figure(run.propagation_s.mean),
+            figure(run.cpu_cores),
+            figure(run.batches / run.seconds),
             f"{windows.emitted}/{windows.expected}",
             str(windows.wrong),
             "yes" if run.steady else "no",
-            _number(run.scheduler.decision_ms_p99),
-            _number(run.scheduler.overhead_pct),
+            figure(run.scheduler.decision_ms_p99),
+            figure(run.scheduler.overhead_pct),
         ]
         seed = [str(run.seed)] if len(result.seeds) > 1 else []
         table.add_row(name, *seed, *cells, style="dim" if run.sweep_of else None)
@@ -388,11 +288,7 @@ def _with_interval(value: Interval | None) -> str:
     if value is None:
         return ABSENT
     half = value.half_width_95
-    return _number(value.mean) if half is None else f"{value.mean:.2f} ± {half:.2f}"
-
-
-def _number(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.2f}"
+    return figure(value.mean) if half is None else f"{value.mean:.2f} ± {half:.2f}"
 
 
 def swept_intervals(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

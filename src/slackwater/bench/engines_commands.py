@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path  # noqa: TC003  # cyclopts reads the annotations
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from slackwater.bench import engines
-from slackwater.bench.commands import Shown, progress_bar, terminated_as_interrupted
+from slackwater.bench.commands import names_in
+from slackwater.bench.experiments import ysb_run
 from slackwater.bench.harness import check
-from slackwater.bench.model import BenchPlan, RunSettings, RunSpec
+from slackwater.bench.model import BenchPlan, RunSettings
+from slackwater.bench.showing import Shown, run_and_show
 from slackwater.errors import ConfigurationError, unknown_name
-from slackwater.provenance import commit
-from slackwater.sim.show import show
 
 
 def bench_engines(
@@ -70,7 +69,7 @@ def bench_engines(
     json_file
         File for rows and claims.
     """
-    names = tuple(name.strip() for name in contenders.split(",") if name.strip())
+    names = names_in(contenders)
     for name in names:
         if name not in engines.CONTENDERS:
             raise unknown_name("contender", name, engines.CONTENDERS)
@@ -78,27 +77,15 @@ def bench_engines(
         raise ConfigurationError(f"--policy {policy}: the middleware reads attached applications here; name another.")
     if flink_jobs < 1 or flink_rate < 1:
         raise ConfigurationError(f"at least one Flink job and one event/s are needed; got {flink_jobs}, {flink_rate}.")
-    base = RunSpec(
-        workload="ysb",
-        policy=policy,
-        seed=0,
-        queries=spark_queries,
-        rate=spark_rate,
-        window_s=window,
-        delay_s=1.0,
-        seconds=seconds,
-        phases="spread",
-        payload="columns",
-        settings=RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min),
-    )
+    settings = RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min)
+    base = ysb_run(spark_queries, spark_rate, window, seconds, settings, policy)
     check(BenchPlan(run=base, policies=(policy,), seeds=tuple(range(seeds)), sweep_s=()))
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
     flink = engines.FlinkLoad(flink_jobs, flink_rate, flink_heap)
-    progress = progress_bar()
-    with progress, terminated_as_interrupted():
-        found = engines.engines(base, flink, names, _percentages(loads), range(seeds), Shown(progress, None))
-    show(replace(found, commit=commit()), json_file)
+    percentages = _percentages(loads)
+    run_and_show(
+        lambda progress: engines.engines(base, flink, names, percentages, range(seeds), Shown(progress, None)),
+        json_file,
+    )
 
 
 def _percentages(text: str) -> tuple[float, ...]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from slackwater.bench import experiments, hosts
-from slackwater.bench.commands import Shown, progress_bar, terminated_as_interrupted
+from slackwater.bench.commands import names_in
 from slackwater.bench.harness import check
 from slackwater.bench.hosts_child import ChildSpec
 from slackwater.bench.model import BenchPlan, Beside, RunSettings, RunSpec, contender
+from slackwater.bench.showing import Shown, check_writable, run_and_show, terminated_as_interrupted
 from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
 from slackwater.extras import require
 from slackwater.provenance import commit
@@ -75,7 +76,7 @@ def bench_classes(
     if high < 1 or low < 1:
         raise ConfigurationError(f"at least one query of each class is needed; got {high} HIGH and {low} LOW.")
     settings = RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min)
-    base = _base(high + low, rate, window, seconds, settings)
+    base = experiments.ysb_run(high + low, rate, window, seconds, settings)
     names = _checked(base, policies, seeds)
     base = replace(base, high=high)
     _run(lambda listener: experiments.classes(base, low, names, range(seeds), listener), json_file)
@@ -129,7 +130,7 @@ def bench_memory(
         raise ConfigurationError(f"--body takes a number of bytes from 1 up; got {body}.")
     # The parallel collector's full collections tell exactly what lives; and state that was evicted should be gone.
     settings = RunSettings(cores=cores, heap=heap, collector="parallel", state_versions=1)
-    base = _base(queries, rate, window, seconds, settings)
+    base = experiments.ysb_run(queries, rate, window, seconds, settings)
     base = replace(base, payload="kept", body_bytes=body, memory_bound=bound, phases=phases)
     names = _checked(base, policies, seeds)
     _run(lambda listener: experiments.memory(base, names, range(seeds), listener), json_file)
@@ -176,7 +177,7 @@ def bench_beside(
     json_file
         File for rows and claims.
     """
-    base = _base(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap))
+    base = experiments.ysb_run(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap))
     (name,) = _checked(base, policy, seeds)
     base = replace(base, policy=name, beside=Beside(rate=late_rate, window_s=window))
     require("slackwater bench beside", "pandas", "pyarrow")
@@ -225,7 +226,7 @@ def bench_supervision(
 
     if queries < 2 or every <= 0:
         raise ConfigurationError(f"--queries {queries} --every {every:g}: two queries and a positive span are needed.")
-    base = _base(queries - 1, rate, window, seconds, RunSettings(cores=cores, heap=heap))
+    base = experiments.ysb_run(queries - 1, rate, window, seconds, RunSettings(cores=cores, heap=heap))
     (name,) = _checked(base, policy, seeds)
     if contender(name).kind != "slackwater":
         raise ConfigurationError(f"--policy {name}: plain Spark brings no query back; name a policy of Slackwater's.")
@@ -263,11 +264,7 @@ def bench_kills(
         raise ConfigurationError(f"--kills {kills} --files {files}: no fewer than 0 kills and 12 files are possible.")
     if keep is not None and keep.exists():
         raise ConfigurationError(f"--keep {keep}: it is there already; name a new folder.")
-    _check_writable(json_file)
-    progress = progress_bar()
-    with progress, terminated_as_interrupted():
-        found = run(kills, seed, _ShownKills(progress), files=files, keep=keep)
-    show(replace(found, commit=commit()), json_file)
+    found = run_and_show(lambda progress: run(kills, seed, _ShownKills(progress), files=files, keep=keep), json_file)
     for name, value in found.totals.items():
         print(f"{name}: {value:g}")
     for problem in found.problems:
@@ -326,11 +323,13 @@ def bench_hosts(
     json_file
         File for rows and claims.
     """
-    names = tuple(name.strip() for name in settings.split(",") if name.strip())
+    names = names_in(settings)
     for name in names:
         if name not in hosts.SETTINGS:
             raise unknown_name("setting", name, hosts.SETTINGS)
-    base = _base(queries, rate, window, seconds, RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min))
+    base = experiments.ysb_run(
+        queries, rate, window, seconds, RunSettings(cores=cores, heap=heap, warmup_min_s=warmup_min)
+    )
     (chosen,) = _checked(base, policy, seeds)
     low = ChildSpec(hosts.LOW_NAME, "saturating", low_queries, low_rows, low_cores)
     _run(lambda listener: hosts.hosts(replace(base, policy=chosen), low, names, range(seeds), listener), json_file)
@@ -366,7 +365,7 @@ def bench_middleware_cost(
 
     if not 1 <= applications <= entities:
         raise ConfigurationError(f"--entities {entities} --applications {applications}: at least one query each.")
-    _check_writable(json_file)
+    check_writable(json_file)
     with terminated_as_interrupted():
         found = middleware_cost(
             entities, applications, seconds, period, seed, lambda what: print(what, file=sys.stderr, flush=True)
@@ -403,36 +402,11 @@ class _ShownKills:
         )
 
 
-def _base(queries: int, rate: int, window_s: float, seconds: float, settings: RunSettings) -> RunSpec:
-    return RunSpec(
-        workload="ysb",
-        policy="",
-        seed=0,
-        queries=queries,
-        rate=rate,
-        window_s=window_s,
-        delay_s=1.0,
-        seconds=seconds,
-        phases="spread",
-        payload="columns",
-        settings=settings,
-    )
-
-
 def _checked(base: RunSpec, policies: str, seeds: int) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in policies.split(",") if name.strip())
+    names = names_in(policies)
     check(BenchPlan(run=base, policies=names, seeds=tuple(range(seeds)), sweep_s=()))
     return names
 
 
 def _run(experiment: Callable[[Listener], Experiment], json_file: Path | None) -> None:
-    _check_writable(json_file)
-    progress = progress_bar()
-    with progress, terminated_as_interrupted():
-        found = experiment(Shown(progress, None))
-    show(replace(found, commit=commit()), json_file)
-
-
-def _check_writable(json_file: Path | None) -> None:
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
+    run_and_show(lambda progress: experiment(Shown(progress, None)), json_file)

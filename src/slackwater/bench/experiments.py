@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from slackwater.bench.harness import Listener, run_in_subprocess
 from slackwater.bench.measure import cause_of_end, distribution
-from slackwater.bench.model import Beside, Failure, RunResult, RunSpec
-from slackwater.bench.worker import HIGH
+from slackwater.bench.members import HIGH
+from slackwater.bench.model import Beside, Failure, RunResult, RunSettings, RunSpec
 from slackwater.errors import SlackwaterError
 from slackwater.sim.experiment import Claim, Experiment, claim
 
@@ -36,6 +36,25 @@ class Outcome:
     spec: RunSpec
     run: RunResult | None
     error: str = ""
+
+
+def ysb_run(
+    queries: int, rate: int, window_s: float, seconds: float, settings: RunSettings, policy: str = ""
+) -> RunSpec:
+    """What most of them vary: YSB's queries with a delay of a second, their windows' ends spread."""
+    return RunSpec(
+        workload="ysb",
+        policy=policy,
+        seed=0,
+        queries=queries,
+        rate=rate,
+        window_s=window_s,
+        delay_s=1.0,
+        seconds=seconds,
+        phases="spread",
+        payload="columns",
+        settings=settings,
+    )
 
 
 def outcomes(specs: Sequence[tuple[str, RunSpec]], listener: Listener) -> Iterator[Outcome]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
-import socket
+import shlex
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,7 @@ import py4j.java_gateway
 import py4j.protocol
 
 from slackwater.bench.flink_distribution import fetched
+from slackwater.cluster.daemons import free_ports
 from slackwater.drivers.spark.java import find_java
 from slackwater.errors import SlackwaterError, UnreachableError
 from slackwater.middleware.drivers.flink_rest import FlinkRest
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 20.0
 
-# Below what Linux gives to connections.
-_PORTS: Final = (20_000, 32_000)
-
+# Flink's own variable for options of its JVMs.
+_JAVA_OPTIONS: Final = "FLINK_ENV_JAVA_OPTS"
 _JOB_MANAGER: Final = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER: Final = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 # Flink ships py4j for its Python interface; here it serves to submit jobs, without that interface.
@@ -168,7 +167,7 @@ class FlinkCluster:
         (self.folder / "conf").mkdir()
         (self.folder / "classes").mkdir()
         (self.folder / "tmp").mkdir()
-        rpc_port, rest_port = _free_ports(2)
+        rpc_port, rest_port = free_ports(2)
         self.url = f"http://127.0.0.1:{rest_port}"
         wanted = {
             "jobmanager.rpc.address": "127.0.0.1",
@@ -208,6 +207,7 @@ class FlinkCluster:
         return [
             str(self._java),
             *options,
+            *shlex.split(os.environ.get(_JAVA_OPTIONS, "")),
             *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
             "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
             f"-Djava.io.tmpdir={self.folder / 'tmp'}",
@@ -307,15 +307,3 @@ def _janino() -> list[Path]:
 
     jars = Path(pyspark.__file__).parent / "jars"
     return [*jars.glob("janino-*.jar"), *jars.glob("commons-compiler-*.jar")]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody has now, and that the system does not hand out by itself before Flink has taken them."""
-    found: list[int] = []
-    for port in random.sample(range(*_PORTS), 1000):
-        with socket.socket() as trial, suppress(OSError):
-            trial.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise FlinkClusterError(f"no free port between {_PORTS[0]} and {_PORTS[1]} on 127.0.0.1. End what has them.")

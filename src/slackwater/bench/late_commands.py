@@ -11,7 +11,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from slackwater.bench.commands import ABSENT, progress_bar, replace_file, terminated_as_interrupted
 from slackwater.bench.late_harness import LateListener, run_late
 from slackwater.bench.late_model import (
     Kind,
@@ -23,6 +22,7 @@ from slackwater.bench.late_model import (
     span_s,
 )
 from slackwater.bench.model import Collector  # noqa: TC001  # cyclopts
+from slackwater.bench.showing import ABSENT, check_writable, progress_bar, replace_file, terminated_as_interrupted
 from slackwater.errors import ConfigurationError, SlackwaterError, unknown_name
 from slackwater.extras import require
 from slackwater.workloads.late_workloads import LATE_WORKLOADS
@@ -130,8 +130,7 @@ def bench_late(
     plan = LatePlan(run, _names(contenders), _counts(past_windows))
     check(plan)
     require("slackwater bench late", "pandas", "pyarrow", *(["matplotlib"] if plots is not None else []))
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
+    check_writable(json_file)
     progress = progress_bar()
     with progress, terminated_as_interrupted():
         result = run_late(plan, _Shown(progress, json_file))

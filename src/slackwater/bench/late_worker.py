@@ -9,7 +9,6 @@ with the oracle over the rows that the checkpoint says were processed. A query t
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
+from slackwater.bench.child import answer, kept_warnings, now_ms, report
 from slackwater.bench.cpu import MB, tree_cpu_s
 from slackwater.bench.late_measure import (
     Emitted,
@@ -51,8 +51,7 @@ from slackwater.bench.late_model import (
 )
 from slackwater.bench.late_pandas_state import swept_rows
 from slackwater.bench.measure import cause_of_end, distribution
-from slackwater.bench.session import answer, bench_session, progress_of
-from slackwater.bench.worker import Warnings, now_ms, report
+from slackwater.bench.session import bench_session, progress_of
 from slackwater.errors import SlackwaterError
 from slackwater.late.checkpoint import last_committed
 from slackwater.workloads import average
@@ -91,14 +90,12 @@ def run(spec: LateRunSpec) -> LateWorkerResult:
             more=more,
         )
         cleanup.callback(_stop, spark)
-        warnings = Warnings()
-        logging.getLogger("slackwater").addHandler(warnings)
-        cleanup.callback(logging.getLogger("slackwater").removeHandler, warnings)
+        warnings = cleanup.enter_context(kept_warnings())
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to the JVM
         watch = _Watch(jvm, min(settings.live_every_s, max(3.0, spec.seconds / 3)))
         watch.start()
         cleanup.callback(watch.stop)
-        found = _Run(spec, spark, jvm, watch, scratch, gc_log, warnings.texts).result()
+        found = _Run(spec, spark, jvm, watch, scratch, gc_log, warnings).result()
         return LateWorkerResult(run=found, spark=spark.version, java=jvm.java.lang.System.getProperty("java.version"))
 
 

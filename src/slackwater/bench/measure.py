@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from slackwater.bench.model import Backlog, RunResult
-    from slackwater.workloads.base import EmittedRow, Oracle, Payload
+    from slackwater.workloads.base import EmittedRow, Oracle, Payload, QuerySpec
 
 # Differences below these are noise, however large they are in per cent.
 DURATION_FLOOR_MS = 100.0
@@ -131,6 +131,18 @@ def _committed_windows(
 def swept(batches: Sequence[Batch], window_end_ms: int) -> bool:
     """Whether some batch already evicted by a watermark at or after the window's end."""
     return any(batch.watermark_ms is not None and batch.watermark_ms >= window_end_ms for batch in batches)
+
+
+def last_end_ms(spec: QuerySpec, to_ms: int) -> int:
+    """The end of the last window whose deadline lies before `to_ms`."""
+    first_ms = spec.phase_ms + spec.window_ms
+    return first_ms + (to_ms - 1 - spec.delay_ms - first_ms) // spec.slide_ms * spec.slide_ms
+
+
+def next_end_ms(spec: QuerySpec, watermark_ms: int) -> int:
+    """The first window end after a watermark."""
+    first_ms = spec.phase_ms + spec.window_ms
+    return first_ms + ((watermark_ms - first_ms) // spec.slide_ms + 1) * spec.slide_ms
 
 
 def is_steady(queries: Sequence[Sequence[Batch]], now_ms: int, span_ms: int, tolerance: float) -> bool:

@@ -11,12 +11,12 @@ What a group leaves out is its workload's usual setting.
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import msgspec
 
 from slackwater.bench.mix_model import PRIORITY, Group, Mix
+from slackwater.config.toml_file import read_toml
 from slackwater.errors import ConfigurationError, unknown_name
 from slackwater.workloads.base import Phases
 from slackwater.workloads.registry import workload_entry
@@ -51,12 +51,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_mix(path: Path) -> Mix:
     """The mix in a file, checked; it is called by the file's name unless it says another."""
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"the mix {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}.") from error
+    content = read_toml(path, "the mix")
     return parse_mix(content, str(path), path.stem)
 
 

@@ -11,9 +11,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from slackwater.bench.commands import terminated_as_interrupted
 from slackwater.bench.model import Network  # noqa: TC001 - cyclopts reads the annotations
 from slackwater.bench.producer import ProducerPlan, Producing, run
+from slackwater.bench.showing import terminated_as_interrupted
 from slackwater.errors import ConfigurationError
 from slackwater.kafka.topics import create_topics
 from slackwater.workloads.arrivals import Late, read_handovers

@@ -10,19 +10,11 @@ from cyclopts import Parameter
 from rich import box
 from rich.table import Table
 
-from slackwater.bench.commands import (
-    Shown,
-    names_in,
-    progress_bar,
-    replace_file,
-    report_console,
-    swept_intervals,
-    terminated_as_interrupted,
-)
+from slackwater.bench.commands import names_in, report_console, swept_intervals
 from slackwater.bench.harness import check
 from slackwater.bench.model import BenchPlan, RunSettings, RunSpec
 from slackwater.bench.scale import By, ScalePlan, check_scale, scale
-from slackwater.errors import ConfigurationError
+from slackwater.bench.showing import Shown, check_writable, progress_bar, replace_file, terminated_as_interrupted
 from slackwater.workloads.base import PayloadKind, Phases  # noqa: TC001  # cyclopts
 from slackwater.workloads.registry import workload_entry
 
@@ -153,8 +145,7 @@ def bench_scale(
         sweep=bench.sweep,
     )
     check_scale(plan)
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise ConfigurationError(f"--json {json_file}: its folder does not exist; make it first.")
+    check_writable(json_file)
     progress = progress_bar()
     with progress, terminated_as_interrupted():
         result = scale(plan, Shown(progress, None), _Kept(progress, json_file))

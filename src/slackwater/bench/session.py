@@ -1,13 +1,11 @@
-"""The child process of a benchmark's run, and its Spark: the same for whoever competes."""
+"""A benchmark's Spark: the same for whoever competes, and read by its own reports."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from slackwater.bench.cpu import gc_log_option
 from slackwater.drivers.spark.doctor import checkpoint_manager_class
@@ -15,7 +13,7 @@ from slackwater.drivers.spark.java import ensure_java
 from slackwater.errors import SlackwaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from slackwater.bench.model import Collector
     from slackwater.bench.on_cluster import BenchCluster
 
-_Spec = TypeVar("_Spec")
 _COLLECTORS = {"g1": "-XX:+UseG1GC", "parallel": "-XX:+UseParallelGC"}
 
 
@@ -89,18 +86,3 @@ def progress_of(jvm: Any, stream: Any) -> list[dict[str, Any]]:
     printed = jvm.scala.runtime.ScalaRunTime.stringOf(reports)
     found: list[dict[str, Any]] = json.loads(f"[{printed.removeprefix('Array(').removesuffix(')')}]")
     return found
-
-
-def answer(kind: type[_Spec], run: Callable[[_Spec], object]) -> None:
-    """The main function of a child process: a spec comes in on stdin, its result goes out on stdout."""
-    # The JVM inherits stdout and may print; the result must stand there alone.
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=kind)
-    try:
-        result = run(spec)
-    except SlackwaterError as error:
-        print(json.dumps({"error": str(error)}), file=sys.stderr, flush=True)
-        sys.exit(1)
-    with out:
-        out.write(msgspec.json.encode(result))

@@ -7,10 +7,12 @@ Spark's launcher. Everything listens on loopback alone.
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -32,8 +34,16 @@ _HEAP: Final = "256m"
 _LOG_LINES: Final = 15
 _LOG_BYTES: Final = 20_000
 _POLL_S: Final = 0.05
+_PORTS: Final = (20_000, 32_000)  # below what Linux gives to connections
+_TRIALS: Final = 1000
 # What Spark's launcher opens for every JVM that it starts; a daemon needs the part that its network code asks for.
 _OPENED: Final = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "sun.nio.ch")
+
+
+def state_folder(name: str) -> Path:
+    """Where what the command line starts keeps its state and logs, in the user's state folder."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "slackwater" / name
 
 
 def spark_home() -> Path:
@@ -133,15 +143,18 @@ def died(main_class: str, log: Path) -> ClusterError:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free on loopback now, all different."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind((LOOPBACK, 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Ports that nobody has on loopback now, and that the system does not hand out before whoever asked has taken them.
+
+    That takes a JVM seconds; in between, every connection that is opened gets a port of the system's own choice.
+    """
+    found: list[int] = []
+    for port in random.sample(range(*_PORTS), _TRIALS):
+        with socket.socket() as trial, suppress(OSError):
+            trial.bind((LOOPBACK, port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise ClusterError(f"no free port between {_PORTS[0]} and {_PORTS[1]} on {LOOPBACK}. End what has them.")
 
 
 def require_free(port: int) -> None:

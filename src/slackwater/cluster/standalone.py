@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import signal
 import time
@@ -46,8 +45,7 @@ _PATIENCE_S: Final = 10.0
 
 def default_folder() -> Path:
     """Where the cluster of the command line keeps its state and logs."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "slackwater" / "cluster"
+    return daemons.state_folder("cluster")
 
 
 class Standalone:

@@ -6,7 +6,6 @@ What topics hold stays in the folder: a broker that is started there again has i
 from __future__ import annotations
 
 import fcntl
-import os
 import socket
 import time
 from contextlib import contextmanager
@@ -36,8 +35,7 @@ _PATIENCE_S: Final = 20.0
 
 def default_folder() -> Path:
     """Where the broker of the command line keeps its state, its log and its topics."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "slackwater" / "kafka"
+    return daemons.state_folder("kafka")
 
 
 class Broker:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
 Phases = Literal["spread", "aligned"]
 Payload = tuple[Any, ...]
@@ -108,14 +109,18 @@ class RunningQuery:
 def start_query(
     spark: SparkSession, workload: Workload, spec: QuerySpec, checkpoint: Path, interval_ms: int | None
 ) -> RunningQuery:
-    """Start one query into a memory table of its own name; without an interval, as soon as possible."""
-    writer = (
-        workload.build(spark, spec)
-        .writeStream.format("memory")
-        .queryName(spec.name)
-        .outputMode("append")
-        .option("checkpointLocation", str(checkpoint))
-    )
+    """Start one query into a memory table of its own name."""
+    return start_frame(workload.build(spark, spec), spec, checkpoint, interval_ms)
+
+
+def start_frame(frame: DataFrame, spec: QuerySpec, checkpoint: Path, interval_ms: int | None) -> RunningQuery:
+    """The same with the query's frame."""
+    return started(frame.writeStream.format("memory").queryName(spec.name), spec, checkpoint, interval_ms)
+
+
+def started(writer: DataStreamWriter, spec: QuerySpec, checkpoint: Path, interval_ms: int | None) -> RunningQuery:
+    """A query that appends to its sink; without an interval, as soon as possible."""
+    writer = writer.outputMode("append").option("checkpointLocation", str(checkpoint))
     if interval_ms is not None:
         writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
     return RunningQuery(spec=spec, checkpoint=checkpoint, stream=writer.start(), interval_ms=interval_ms)

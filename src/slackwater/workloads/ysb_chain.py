@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slackwater.workloads.base import RunningQuery
+from slackwater.workloads.base import started
 from slackwater.workloads.ysb import Ysb, count_views, enriched
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from slackwater.workloads.base import QuerySpec
+    from slackwater.workloads.base import QuerySpec, RunningQuery
 
 _SCHEMA = "ad_id BIGINT, event_time TIMESTAMP, campaign_id BIGINT"
 
@@ -22,16 +22,8 @@ def start_enriching(
 ) -> RunningQuery:
     """Events that are parsed, reduced to views and joined with their campaigns, as Parquet files."""
     views = enriched(spark, workload.events(spark, spec)).select("ad_id", "event_time", "campaign_id")
-    writer = (
-        views.writeStream.format("parquet")
-        .queryName(f"enrich_{spec.name}")
-        .outputMode("append")
-        .option("path", str(folder))
-        .option("checkpointLocation", str(checkpoint))
-    )
-    if interval_ms is not None:
-        writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
-    return RunningQuery(spec=spec, checkpoint=checkpoint, stream=writer.start(), interval_ms=interval_ms)
+    writer = views.writeStream.format("parquet").queryName(f"enrich_{spec.name}").option("path", str(folder))
+    return started(writer, spec, checkpoint, interval_ms)
 
 
 def windows(spark: SparkSession, spec: QuerySpec, folder: Path) -> DataFrame:
