@@ -57,6 +57,7 @@ $(STAMP): pyproject.toml requirements/dev.lock requirements/java.lock
 	  echo "==> adding pip to the $(VENV) that is there"; \
 	  $(BIN)/python -m ensurepip >/dev/null; \
 	fi
+	@$(BIN)/python -m tools.room
 	@echo "==> installing requirements/dev.lock (PySpark is large: a few minutes the first time)"
 	@$(PIP) install --quiet --require-hashes -r requirements/dev.lock
 	@echo "==> installing slackwater, editable"

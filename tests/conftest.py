@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+
+import hypothesis
 
 from tests import fast_java
 
@@ -13,9 +16,7 @@ _SESSION = "session"
 # Tests that start programs of their own take longest; so many of them make both shares about equal. Those on Kafka stay
 # together: one broker serves them.
 _WITH_THE_SESSION = (
-    "test_demo_tiny",
     "test_sessions",
-    "test_bench_mix_tiny",
     "test_bench_late_tiny",
     "test_kafka.py",
 )
@@ -33,6 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     fast_java.use()
+    # How long an example takes is the machine's affair: no test asserts timings.
+    hypothesis.settings.register_profile("suite", deadline=None, max_examples=50)
+    hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+    hypothesis.settings.load_profile(os.environ.get("TEST_PROFILE", "suite"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

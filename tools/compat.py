@@ -31,7 +31,8 @@ RESULTS: Final = ROOT / "benchmarks" / "results" / "compat.json"
 PYTHON: Final = "3.11"
 JAVAS: Final = (17, 21)
 SUITE: Final = tuple(
-    f"tests/spark/test_{name}.py" for name in ("gate", "results", "facts", "trouble", "sessions", "endpoint", "joins")
+    f"tests/spark/test_{name}.py"
+    for name in ("gate", "results", "facts", "trouble", "sessions", "endpoint", "joins", "recording")
 )
 # Beside what pip would choose: what a line of Spark cannot do without.
 LINES: Final[dict[str, tuple[str, ...]]] = {
@@ -81,7 +82,7 @@ def prepare(line: str) -> Environment:
     environment.create(PYTHON)
     environment.install(
         f"pyspark=={line}.*",
-        f"slackwater[late,dashboard,java] @ {ROOT.as_uri()}",
+        f"slackwater[late,dashboard,otel,java] @ {ROOT.as_uri()}",
         "--reinstall-package=slackwater",
         *LINES[line],
         *_TOOLS,

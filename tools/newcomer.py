@@ -8,6 +8,7 @@ Files are written when the page says to save them, commands run in the order in 
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shlex
@@ -37,6 +38,7 @@ class NewcomerError(Exception):
 
 
 def main() -> int:
+    argparse.ArgumentParser(description="Walk the newcomer's path: docs/quickstart.md as printed.").parse_args()
     began = time.monotonic()
     words = len(PAGE.read_text("utf-8").split())
     with tempfile.TemporaryDirectory(prefix="slackwater-newcomer-") as folder:

@@ -24,7 +24,7 @@ NEEDING = {
         "slackwater.chaos.scene",
         "slackwater.chaos.script",
     ),
-    "dashboard": ("slackwater.endpoint.protocol",),
+    "dashboard": ("slackwater.endpoint.protocol", "slackwater.telemetry.exposition"),
     "report": ("slackwater.bench.plots", "slackwater.bench.late_plots", "slackwater.sim.figures"),
 }
 # Commands that begin no work before they see that their extra is missing.
