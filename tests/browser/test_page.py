@@ -248,6 +248,20 @@ def test_keys_alone_reach_a_turn_and_its_query(page: Page) -> None:
     assert page.run("document.activeElement.value") == "/", "where somebody types it is a letter"
 
 
+def test_a_turn_that_is_looked_at_while_it_runs_is_told_when_it_ended(page: Page) -> None:
+    page.run("document.querySelector('#timeline').focus()")
+    found = page.until(
+        """(() => {
+            const press = (key) => document.querySelector('#timeline').dispatchEvent(new KeyboardEvent('keydown', { key }));
+            press('End');
+            return /^(.*?), .* runs for .* now/.exec(document.querySelector('#turn').textContent)?.[1];
+        })()""",
+        LONG,
+    )
+    told = page.until("/.* rows? in .* after waiting .*/.exec(document.querySelector('#turn').textContent)?.[0]")
+    assert told.startswith(f"{found}, ")
+
+
 def test_the_link_that_skips_to_the_queries_stays_there(page: Page) -> None:
     page.until("document.querySelectorAll('#rows tr').length === 40", LONG)
     page.run("document.querySelector('.skip').focus()")

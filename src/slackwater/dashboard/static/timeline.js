@@ -63,8 +63,24 @@ function at(event) {
   return blocks.findLast((block) => x >= block.x - 1 && x <= block.x + block.w + 1 && y >= block.y && y <= block.y + LANE) ?? null;
 }
 
+/** What is told by now of a turn that somebody looks at: a running one may have ended since, and a reader that missed
+ * a second gets all turns anew. Null: nothing is known of it any more. */
+function settled(turn) {
+  const now = running();
+  if (!turn || now.includes(turn) || store.turns.includes(turn)) return turn;
+  const own = (one) => one.name === turn.name && one.stage === turn.stage;
+  const told = turn.running
+    ? now.find((one) => own(one) && one.began === turn.began) ?? store.turns.find((one) => own(one) && one.ended > turn.began)
+    : store.turns.find((one) => own(one) && one.batch === turn.batch && one.began === turn.began);
+  if (told || !turn.running || turn.began < store.now - span) return told ?? null;
+  turn.over = true;
+  return turn;
+}
+
 export function showTimeline() {
   if (!canvas || store.now === null) return;
+  chosen = settled(chosen);
+  if (hovered) { const turn = settled(hovered.turn); hovered = turn && { ...hovered, turn }; }
   draw();
   tell();
 }
@@ -165,7 +181,8 @@ function tell() {
     const lane = turn.lane === null ? "" : ` on lane ${turn.lane + 1}`;
     const why = turn.reason ? ` Why: ${turn.reason}.` : "";
     if (turn.running) {
-      setText(byId("turn"), `${turn.name}, ${what}${lane} since ${clock(wall(turn.began))}: runs for ${seconds(Math.max(0, store.now - turn.began))} now.${why}`);
+      const state = turn.over ? "has ended, and is not reported yet" : `runs for ${seconds(Math.max(0, store.now - turn.began))} now`;
+      setText(byId("turn"), `${turn.name}, ${what}${lane} since ${clock(wall(turn.began))}: ${state}.${why}`);
       return;
     }
     setText(byId("turn"), `${turn.name}, ${what} ${turn.batch}${lane} at ${clock(wall(turn.began))}: ${plural(turn.rows, "row")} in ${seconds(turn.took)}, after waiting ${seconds(turn.waited)}.${why}`);
