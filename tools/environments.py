@@ -37,7 +37,7 @@ class Environment:
         if uv := shutil.which("uv"):
             subprocess.run([uv, "venv", "--quiet", "--no-config", "--python", python, str(self.folder)], check=True)
         else:
-            subprocess.run([python, "-m", "venv", str(self.folder)], check=True)
+            subprocess.run([_interpreter(python), "-m", "venv", str(self.folder)], check=True)
 
     def install(self, *arguments: str) -> None:
         """Install requirements; the project's own settings of uv, which pin PySpark, do not count."""
@@ -76,3 +76,14 @@ class Environment:
             text=True,
             capture_output=not shown,
         )
+
+
+def _interpreter(python: str) -> str:
+    """A path as it is; a version like 3.11 by what is installed, since only uv can bring one."""
+    if os.sep in python:
+        return python
+    if sys.version.startswith(f"{python}."):
+        return sys.executable
+    if found := shutil.which(f"python{python}"):
+        return found
+    raise SystemExit(f"No Python {python} was found. Install it, or install uv (pip install uv), which brings it.")
