@@ -19,7 +19,7 @@ YSB := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 \
 YSB_ON_CLUSTER := $(BIN)/slackwater bench ysb --rate 10000 --window 10 --seconds 60 --cluster 2 \
   --policies spark-fair,spark-staggered-4s,klink
 RESULTS := benchmarks/results
-OTHERS := build/other-tests.log
+LOGS := build
 CLASSES := build/spark-classes.jsa
 POLICIES := klink,klink-no-mm,intermittent,edf,lsf,sbox,fcfs,hr,chain,qs,min-cost,min-latency,min-memory,multi-class,round-robin,random,spark-staggered-4s
 
@@ -78,19 +78,23 @@ demo: setup ## Watch queries run by plain Spark and by Slackwater
 	@$(BIN)/slackwater demo
 
 test: check $(CLASSES) ## Run the checks and all tests
-	@echo "==> pytest, in two processes: tests on the Spark session here, all others beside ($(OTHERS))"
-	@mkdir -p $(dir $(OTHERS))
-	@$(BIN)/python -m pytest --share others > $(OTHERS) 2>&1 & others=$$!; \
-	trap 'kill $$others 2>/dev/null' INT TERM; \
+	@echo "==> pytest, in three processes: tests on the Spark session here, beside it those that start programs"
+	@echo "    ($(LOGS)/programs-tests.log) and all others ($(LOGS)/others-tests.log)"
+	@mkdir -p $(LOGS)
+	@beside=; \
+	for share in programs others; do \
+	  $(BIN)/python -m pytest --share $$share -p no:cacheprovider > $(LOGS)/$$share-tests.log 2>&1 & beside="$$beside $$!"; \
+	done; \
+	trap 'kill $$beside 2>/dev/null' INT TERM; \
 	ok=yes; \
-	$(BIN)/python -m pytest --share session -p no:cacheprovider || ok=no; \
-	echo "==> waiting for the other tests"; \
-	wait $$others || ok=no; \
-	cat $(OTHERS); \
+	$(BIN)/python -m pytest --share session || ok=no; \
+	echo "==> waiting for the tests beside"; \
+	for one in $$beside; do wait $$one || ok=no; done; \
+	for share in programs others; do echo "==> $$share"; cat $(LOGS)/$$share-tests.log; done; \
 	if [ $$ok = yes ]; then \
 	  echo "==> all checks and tests passed"; \
 	else \
-	  echo "==> TESTS FAILED: see the two summaries above" >&2; exit 1; \
+	  echo "==> TESTS FAILED: see the three summaries above" >&2; exit 1; \
 	fi
 
 check: setup ## Lint, formatting, types and import contracts

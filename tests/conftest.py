@@ -12,22 +12,14 @@ from tests import fast_java
 if TYPE_CHECKING:
     import pytest
 
-_SESSION = "session"
-# Tests that start programs of their own take longest; so many of them make both shares about equal. Those on Kafka stay
-# together: one broker serves them.
-_WITH_THE_SESSION = (
-    "test_sessions",
-    "test_bench_late_tiny",
-    "test_kafka.py",
-)
+# `make test` runs all of them at once. Most tests on the Spark session of the run wait for time to pass, those that start
+# programs wait for each other's JVMs; so three at a time take two cores hardly longer than the longest alone.
+SESSION, PROGRAMS, OTHERS = "session", "programs", "others"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`make bench-decisions` sets those for decisions; in the suite they run few and small, to see that they run.
-
-    `make test` runs both shares at once: tests on the Spark session of the run mostly wait, and others don't need it.
-    """
-    parser.addoption("--share", choices=("all", _SESSION, "others"), default="all")
+    """`make bench-decisions` sets those for decisions; in the suite they run few and small, to see that they run."""
+    parser.addoption("--share", choices=("all", SESSION, PROGRAMS, OTHERS), default="all")
     parser.addoption("--decision-queries", dest="decision_queries", type=int, default=50)
     parser.addoption("--decision-rounds", dest="decision_rounds", type=int, default=20)
 
@@ -44,10 +36,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = config.getoption("share")
     if share == "all":
         return
-    chosen = [item for item in items if _with_the_session(item) == (share == _SESSION)]
-    config.hook.pytest_deselected(items=[item for item in items if _with_the_session(item) != (share == _SESSION)])
-    items[:] = chosen
+    config.hook.pytest_deselected(items=[item for item in items if _share(item) != share])
+    items[:] = [item for item in items if _share(item) == share]
 
 
-def _with_the_session(item: pytest.Item) -> bool:
-    return _SESSION in getattr(item, "fixturenames", ()) or any(part in item.nodeid for part in _WITH_THE_SESSION)
+def _share(item: pytest.Item) -> str:
+    # One broker serves all tests on topics, and most of them are on the session.
+    if {SESSION, "broker"} & set(getattr(item, "fixturenames", ())):
+        return SESSION
+    return PROGRAMS if item.get_closest_marker("spark") else OTHERS

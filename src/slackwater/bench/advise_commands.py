@@ -32,7 +32,7 @@ def bench_advise(
     recorded: str = "spark-fair",
     policy: str = "klink",
     mix: Path = _MIX,
-    seconds: float = 60.0,
+    seconds: float = 120.0,
     seeds: int = 1,
     seed: int = 0,
     cores: int = 2,
@@ -61,7 +61,7 @@ def bench_advise(
     mix
         The file of the mix.
     seconds
-        Length of the measured span.
+        Length of the measured span. The 99th percentile of the mix rests on one window in 60 s.
     seeds
         Number of seeds.
     seed
