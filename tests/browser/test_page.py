@@ -252,8 +252,7 @@ def test_a_turn_that_is_looked_at_while_it_runs_is_told_when_it_ended(page: Page
     page.run("document.querySelector('#timeline').focus()")
     found = page.until(
         """(() => {
-            const press = (key) => document.querySelector('#timeline').dispatchEvent(new KeyboardEvent('keydown', { key }));
-            press('End');
+            document.querySelector('#timeline').dispatchEvent(new KeyboardEvent('keydown', { key: 'End' }));
             return /^(.*?), .* runs for .* now/.exec(document.querySelector('#turn').textContent)?.[1];
         })()""",
         LONG,
