@@ -12,8 +12,8 @@ from tests import fast_java
 if TYPE_CHECKING:
     import pytest
 
-# `make test` runs all three at once: most tests on the run's Spark session wait for time to pass, and so do many of those
-# that start programs, so that together they still fit two cores.
+# `make test` runs all three at once: most tests on the Spark session of the run wait for time to pass, and so do many
+# that start programs. Together they fit two cores.
 SESSION, PROGRAMS, OTHERS = "session", "programs", "others"
 
 
