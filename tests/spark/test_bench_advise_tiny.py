@@ -15,6 +15,8 @@ from slackwater.recording.reading import read_trace
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from slackwater.sim.experiment import Experiment
+
 TINY = RunSpec(
     workload="ysb", policy="spark-fair", seed=0, queries=2, rate=100, window_s=2.0, delay_s=1.0, seconds=6.0,
     phases="spread", payload="columns",
@@ -38,7 +40,9 @@ def test_plain_spark_is_recorded_and_another_policy_predicted_and_run(
 ) -> None:
     told: list[str] = []
     listener = Keeps()
-    found = advise_bench([Case("ysb", TINY)], "klink", [0], listener, told.append, tmp_path)
+    known: list[Experiment] = []
+    found = advise_bench([Case("ysb", TINY)], "klink", [0], listener, told.append, tmp_path, known.append)
+    assert known == [found]
     (row,) = found.rows
     assert "failed" not in row, row
     assert row["predicted mean s"] > 0

@@ -7,6 +7,7 @@ alone.
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 from dataclasses import dataclass, replace
@@ -65,16 +66,22 @@ def advise_bench(
     listener: Listener,
     told: Callable[[str], None],
     keep: Path | None = None,
+    so_far: Callable[[Experiment], None] = lambda _: None,
 ) -> Experiment:
-    """Record, predict, measure, for each case and seed. `keep`: a folder that the traces stay in."""
+    """Record, predict, measure, for each case and seed.
+
+    `keep`: a folder that the traces stay in. `so_far` gets what is known after each case: one takes ten minutes.
+    """
     listener.planned(sum(1 if case.light else 2 for case in cases) * len(seeds))
-    found = []
+    found: list[Found] = []
     with tempfile.TemporaryDirectory(prefix="slackwater-advise-") as scratch:
         folder = keep or Path(scratch)
-        for seed in seeds:
-            found += [_tried(case, policy, seed, folder, listener, told) for case in cases]
-    rows = [_row(one, policy) for one in found]
-    return Experiment(ADVISE, seeds[0], rows, list(_claims(found, policy)), assumptions=_ASSUMPTIONS)
+        for seed, case in itertools.product(seeds, cases):
+            found.append(_tried(case, policy, seed, folder, listener, told))
+            rows = [_row(one, policy) for one in found]
+            known = Experiment(ADVISE, seeds[0], rows, list(_claims(found, policy)), assumptions=_ASSUMPTIONS)
+            so_far(known)
+    return known
 
 
 _ASSUMPTIONS = [

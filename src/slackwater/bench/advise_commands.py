@@ -17,6 +17,7 @@ from slackwater.bench.mix_file import load_mix
 from slackwater.bench.model import BenchPlan, RunSettings, contender
 from slackwater.bench.showing import Shown, run_and_show
 from slackwater.errors import ConfigurationError, unknown_name
+from slackwater.provenance import commit
 from slackwater.workloads.registry import workload_entry
 
 LOADS = ("ysb", "linear-road", "mix", "light")
@@ -105,6 +106,7 @@ def bench_advise(
             Shown(progress, None),
             lambda what: progress.console.print(what, highlight=False),
             keep,
+            lambda known: None if json_file is None else replace(known, commit=commit()).write(json_file),
         ),
         json_file,
     )
