@@ -47,7 +47,7 @@ def test_windows_over_a_join_leave_when_the_last_inputs_watermark_has_passed_the
     handle = attach(policy="klink")
     query = start(joined(stream(spark, "a", "1 second"), stream(spark, "b", "3 seconds")), sink="memory", name="joined")
     state = state_of(handle, query)
-    ends = eventually(lambda: len(found := emitted(spark, "joined")) >= 3 and found, timeout_s=60)
+    ends = eventually(lambda: len(found := emitted(spark, "joined")) >= 4 and found, timeout_s=60)
     assert all(later - sooner == 2.0 for sooner, later in pairwise(ends))
     assert state.facts.input_delays_s == (1.0, 3.0)
     # The later input decides when the next window can be swept.
@@ -69,7 +69,7 @@ def test_windows_over_a_union_leave_when_the_later_inputs_watermark_has_passed_t
     both = stream(spark, "a", "1 second").toDF("ts", "v").union(stream(spark, "b", "4 seconds").toDF("ts", "v"))
     query = start(both.groupBy(F.window("ts", "2 seconds")).count(), sink="memory", name="union")
     state = state_of(handle, query)
-    ends = eventually(lambda: len(found := emitted(spark, "union")) >= 3 and found, timeout_s=60)
+    ends = eventually(lambda: len(found := emitted(spark, "union")) >= 4 and found, timeout_s=60)
     assert all(later - sooner == 2.0 for sooner, later in pairwise(ends))
     assert state.facts.delay_s == 4.0
     assert state._behind_s == 0.0
