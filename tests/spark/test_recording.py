@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,6 +70,11 @@ def test_three_queries_under_plain_spark_are_recorded_and_replayed(
         worked = [query.worked[batch.batch_id] for batch in query.batches if batch.batch_id in query.worked]
         assert len(worked) >= len(query.batches) - 2, "all but the last ones, of which Spark had not told"
         assert all(0 < one.cpu_s < 60 and 0 <= one.run_s < 60 for one in worked)
+    if sys.platform == "linux":
+        for name in ("collecting_cpu_s", "compiling_cpu_s"):
+            so_far = [getattr(host, name) for host in trace.hosts]
+            assert so_far == sorted(so_far), name
+            assert 0 < so_far[-1] < trace.hosts[-1].cpu_s, name
         assert all(batch.driver_cpu_s is not None and batch.driver_cpu_s > 0 for batch in query.batches)
 
     prepared = ready(trace, from_s=3.0)

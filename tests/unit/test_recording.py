@@ -109,7 +109,7 @@ def test_files_that_are_no_traces_are_refused_with_what_was_found(tmp_path: Path
     with pytest.raises(ConfigurationError, match="not a trace: it begins with"):
         read_trace(path)
     path.write_bytes(b"slackwater-trace 9\n")
-    with pytest.raises(ConfigurationError, match="format 9, and this version reads format 1"):
+    with pytest.raises(ConfigurationError, match="format 9, and this version reads formats 1 to 2"):
         read_trace(path)
     _written(path, [[Host(1.0, 2, 2)]])
     with pytest.raises(ConfigurationError, match="does not begin with a head"):
@@ -120,6 +120,15 @@ def test_files_that_are_no_traces_are_refused_with_what_was_found(tmp_path: Path
     path.write_bytes(MAGIC)
     with pytest.raises(ConfigurationError, match="holds no records"):
         read_trace(path)
+
+
+def test_traces_of_the_first_format_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    _written(path, [[HEAD, Host(1.0, 2, 2, 3.0, 2, ordinary_tasks=1)]])
+    written = path.read_bytes()
+    path.write_bytes(b"slackwater-trace 1\n" + written[len(MAGIC) :])
+    (host,) = read_trace(path).hosts
+    assert (host.cpu_s, host.ordinary_tasks, host.collecting_cpu_s, host.compiling_cpu_s) == (3.0, 1, None, None)
 
 
 def _queries(count: int = 3) -> list[SimulatedQuery]:

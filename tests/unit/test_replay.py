@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from slackwater.core.model import Window
 from slackwater.errors import ConfigurationError
 from slackwater.recording.frames import MAGIC, frame
 from slackwater.recording.reading import trace_of
-from slackwater.recording.records import Batch, Head, Input, Query, Record, Worked
+from slackwater.recording.records import Batch, Head, Host, Input, Query, Record, Worked
 from slackwater.replay.advice import advise, predicted
 from slackwater.replay.costs import costs_of
 from slackwater.replay.delays import lateness_s
@@ -28,8 +29,11 @@ from slackwater.replay.shadow import Shadow
 from slackwater.replay.streams import RecordedStream
 from slackwater.replay.words import in_words
 from slackwater.sim.trace import read_trace as read_bench_trace
-from slackwater.testing import START_WALL_TS, ScriptedDriver, SimulatedQuery, steps
+from slackwater.testing import START_WALL_TS, Garbage, ScriptedDriver, SimulatedQuery, steps
 from tests.unit.replay_support import from_bench, recorded_run, records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
@@ -104,6 +108,42 @@ def test_queries_that_wait_for_others_tasks_are_known_to_cost_no_more_where_cpu_
     assert lengths[-1] > 1.5 * lengths[0], "those at the end of the line look expensive"
     assert costs[-1] < 1.2 * costs[0]
     assert costs[0] == pytest.approx(0.2, rel=0.25)
+
+
+def test_what_compilers_and_collectors_take_is_not_taken_for_the_cost_of_batches() -> None:
+    compiling, abreast, own_s = 0.5, 4, 1.0
+    garbage = Garbage(always=0.1, each=0.08)
+    machine: dict[str, Any] = {"compiling": lambda _: compiling, "garbage": garbage}
+    queries = _queries(abreast, cost_s=1.0)
+    records = records_of(queries, "observe", 90.0, **machine)
+    live = ready(recorded_run(queries, "klink", 90.0, **machine)).recorded.mean_s
+    assert live is not None
+
+    def told(record: Record) -> Iterator[Record]:
+        if isinstance(record, Host):
+            passed = compiling * (record.wall_ts - START_WALL_TS)
+            share = garbage.always + garbage.each * abreast
+            collected = ((record.cpu_s or 0.0) - passed) * share / (1 + share)
+            yield msgspec.structs.replace(record, compiling_cpu_s=passed, collecting_cpu_s=collected)
+        elif isinstance(record, Batch):
+            yield msgspec.structs.replace(record, driver_cpu_s=own_s / 2)
+            yield Worked(record.number, record.batch_id, own_s / 2, own_s)
+        else:
+            yield record
+
+    known = ready(trace_of([one for record in records for one in told(record)]))
+    assert known.costs.besides.compiling_cores == pytest.approx(compiling, rel=0.01)
+    assert known.costs.besides.garbage.always == pytest.approx(garbage.always, rel=0.1)
+    assert known.costs.besides.garbage.each == pytest.approx(garbage.each, rel=0.1)
+    assert known.costs.besides.compiling_at(START_WALL_TS + 50) == pytest.approx(compiling, rel=0.01)
+    assert known.error_mean < 0.1
+    scenario = scenario_of("klink", known.trace)
+    predicted_s = known.replay(scenario).mean_s
+    unknowing_s = ready(trace_of(records)).replay(scenario).mean_s
+    assert predicted_s is not None
+    assert unknowing_s is not None
+    assert predicted_s == pytest.approx(live, rel=0.1)
+    assert unknowing_s > 1.4 * live
 
 
 def test_the_same_trace_and_seed_give_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from slackwater.policies.observe import Observe
 from slackwater.policies.registry import create
 from slackwater.policies.round_robin import RoundRobin
 from slackwater.testing import START_WALL_TS as START
-from slackwater.testing import FakeClock, ScriptedDriver, SimulatedQuery, TaskOrder, cpu_speed, run
+from slackwater.testing import FakeClock, Garbage, ScriptedDriver, SimulatedQuery, TaskOrder, cpu_speed, run
 
 
 def _query(name: str = "q", **changes: Any) -> SimulatedQuery:
@@ -148,6 +148,24 @@ def test_crowded_cores_are_slower_than_a_lonely_one():
     assert _durations_s(both)[0] == pytest.approx(0.6)
     assert cpu_speed(1.0, 1.0, cores=1, crowding=0.2) == 1.0
     assert cpu_speed(0.0, 0.0, cores=2) == 1.0
+
+
+def test_garbage_of_batches_that_run_at_once_slows_all_of_them():
+    garbage = Garbage(always=0.2, each=0.1)
+    assert _durations_s(ScriptedDriver([_query("a")], cores=2, garbage=garbage))[0] == pytest.approx(0.5)
+    both = ScriptedDriver([_query(name) for name in "ab"], cores=2, garbage=garbage)
+    assert _durations_s(both)[0] == pytest.approx(0.5 * 1.4 / 1.3)
+    assert garbage.more(0) == garbage.more(1) == Garbage(always=0.3).more(5) == 1.0
+
+
+def test_what_compilers_take_is_taken_first_and_counts():
+    driver = ScriptedDriver([_query(name) for name in "ab"], cores=2, compiling=lambda _: 1.0)
+    assert _durations_s(driver)[0] == pytest.approx(1.0)
+    assert driver.cpu_s >= 5
+    idle = ScriptedDriver([_query("a", starts_at_s=100)], cores=2, compiling=lambda wall_ts: float(wall_ts > 0))
+    _durations_s(idle)
+    assert idle.cpu_s == pytest.approx(5, rel=0.05)
+    assert _durations_s(ScriptedDriver([_query("a")], cores=2, compiling=lambda _: 9.0))[0] == pytest.approx(0.5 / 0.2)
 
 
 def test_tasks_wait_for_a_core_in_the_order_of_names_or_of_arrival():

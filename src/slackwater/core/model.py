@@ -194,7 +194,8 @@ class Report:
 
     cores are those that tasks can have now; on a cluster they come and go with executors, and may be none. elastic
     says that more would come if tasks waited for them.
-    cpu_s is the processor time that the engine's process has used so far, of `processors`; None where nobody tells.
+    cpu_s is the processor time that the engine's process has used so far, of `processors`; collecting_cpu_s and
+    compiling_cpu_s are what of it was spent on garbage and on compiling code. None where nobody tells.
     steady_s is a clock that nobody sets, so that a step of the wall clock can be told from time that passed.
     """
 
@@ -210,6 +211,8 @@ class Report:
     processors: int = 0
     elastic: bool = False
     steady_s: float | None = None
+    collecting_cpu_s: float | None = None
+    compiling_cpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slackwater.errors import ConfigurationError
-from slackwater.recording.records import FORMAT, Record
+from slackwater.recording.records import FORMAT, READABLE, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 MAGIC = f"slackwater-trace {FORMAT}\n".encode()
 MOST_FRAME_BYTES = 16 * 1024 * 1024
 _KIND = b"slackwater-trace "
+_MAGICS = frozenset(_KIND + f"{number}\n".encode() for number in READABLE)
 _PREFIX = struct.Struct(">III")
 _CHECKED = struct.Struct(">II")
 _LEVEL = 6
 _MOST_UNPACKED_BYTES = 20 * MOST_FRAME_BYTES
+_READS = f"formats {READABLE[0]} to {READABLE[-1]}"
 _ADVICE = "Record one with slackwater.attach(spark, record=PATH)."
 
 _encoder = msgspec.json.Encoder()
@@ -76,7 +78,7 @@ def _records(path: Path, at: int, packed: bytes) -> list[Record]:
     except zlib.error as error:
         raise _DamagedError(path, at, f"it cannot be unpacked ({error})") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _DamagedError(path, at, f"not a record of format {FORMAT} ({error})") from error
+        raise _DamagedError(path, at, f"not a record of {_READS} ({error})") from error
 
 
 def _unpacked(packed: bytes) -> bytes:
@@ -114,12 +116,12 @@ def _frames(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _check_magic(path: Path, first: bytes) -> None:
-    if first == MAGIC:
+    if first in _MAGICS:
         return
     if first.startswith(_KIND) and first.endswith(b"\n"):
         number = first.removeprefix(_KIND).strip().decode(errors="replace")
         raise ConfigurationError(
-            f"{path} is a trace of format {number}, and this version reads format {FORMAT}. "
+            f"{path} is a trace of format {number}, and this version reads {_READS}. "
             "Use the version of Slackwater that wrote it, or a newer one."
         )
     raise ConfigurationError(f"{path} is not a trace: it begins with {first[:20]!r}. {_ADVICE}")

@@ -1,4 +1,4 @@
-"""What stands in a trace, format 1; docs/trace-format.md says it in words.
+"""What stands in a trace, format 2; docs/trace-format.md says it in words.
 
 Each record is an array whose first element is its kind. Times are seconds since the epoch, to the millisecond; queries
 go by small numbers, which a `query` record gives before anything else tells of them.
@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+READABLE: Final = (1, 2)  # each added elements at the ends of records
 
 Plain = str | float | int | bool | None
 
@@ -120,7 +121,10 @@ class Granted(_Record, frozen=True, tag="grant"):
 
 
 class Host(_Record, frozen=True, tag="host"):
-    """Once a second: cores and lanes, the CPU time that Spark's driver process used so far, its heap."""
+    """Once a second: cores and lanes, the CPU time that Spark's driver process used so far, its heap.
+
+    Since format 2 also what of that CPU time went into collecting garbage and compiling, where that is told.
+    """
 
     wall_ts: float
     cores: int
@@ -132,6 +136,8 @@ class Host(_Record, frozen=True, tag="host"):
     heap_live_bytes: int = 0
     gates_open: bool = False
     ordinary_tasks: int = 0
+    collecting_cpu_s: float | None = None
+    compiling_cpu_s: float | None = None
 
 
 class Learnt(_Record, frozen=True, tag="learnt"):

@@ -133,13 +133,15 @@ class Scribe:
             wall_ts=rounded(report.wall_ts),
             cores=report.cores,
             lanes=self._engine.capacity.lanes,
-            cpu_s=None if report.cpu_s is None else rounded(report.cpu_s),
+            cpu_s=_maybe(report.cpu_s),
             processors=report.processors,
             heap_used_bytes=report.heap_used_bytes,
             heap_max_bytes=report.heap_max_bytes,
             heap_live_bytes=report.heap_live_bytes,
             gates_open=report.gates_open,
             ordinary_tasks=report.ordinary_tasks,
+            collecting_cpu_s=_maybe(report.collecting_cpu_s),
+            compiling_cpu_s=_maybe(report.compiling_cpu_s),
         )
 
     def _learnt(self, wall_ts: float) -> Iterator[Learnt]:

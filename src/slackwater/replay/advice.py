@@ -143,7 +143,7 @@ class _Adviser:
             sum(cost.batch_s + cost.empty_s for cost in costs.queries.values()) * costs.cpu_share * costs.cpu_demand
         )
         for interval_s in sorted(
-            {max(1.0, round(times * work_s / costs.capacity_cores)) for times in (0.9, 1.25, 2.0)}
+            {max(1.0, round(times * work_s / costs.besides.left_cores)) for times in (0.9, 1.25, 2.0)}
         ):
             scenario = Scenario(
                 f"spark-staggered-{interval_s:g}s", interval_s=interval_s, staggered=True, task_order="name"
@@ -260,7 +260,7 @@ class _Adviser:
 
     def _near_full(self, cpu_cores: float | None, scenario: Scenario) -> str:
         """Latency near full cores follows the cost of batches many times over, and that differs from hour to hour."""
-        cores = scenario.cores or self._ready.costs.capacity_cores
+        cores = scenario.cores or self._ready.costs.besides.capacity_cores
         if cpu_cores is None or cpu_cores < _NEAR_FULL * cores:
             return ""
         return f"{cpu_cores:.1f} of {cores:.1f} cores: so near to full cores, latency is a sign rather than a figure"

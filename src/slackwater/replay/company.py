@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slackwater.testing import cpu_speed
+from slackwater.testing import NO_GARBAGE, Garbage, cpu_speed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,15 @@ class Company:
         return found
 
 
-def speeds_of(most: int, share: float, demand: float, background: float, crowding: float, cores: float) -> Floats:
+def speeds_of(
+    most: int,
+    share: float,
+    demand: float,
+    background: float,
+    crowding: float,
+    cores: float,
+    garbage: Garbage = NO_GARBAGE,
+) -> Floats:
     """How fast each of k batches goes when k run at once, for k = 1 … most, against one alone.
 
     Batches alternate between waiting, where nobody slows them, and computing, where they share the cores: a closed
@@ -48,20 +56,21 @@ def speeds_of(most: int, share: float, demand: float, background: float, crowdin
     """
     alone = background + demand
 
-    def speed(computing: int) -> float:
-        return cpu_speed(background + computing * demand, alone, cores=cores, crowding=crowding)
+    def speed(computing: int, slower: float) -> float:
+        return cpu_speed(background + computing * demand, alone, cores=cores, crowding=crowding) / slower
 
     found = []
     for k in range(1, most + 1):
+        slower = garbage.more(k)
         if share >= 1:
-            found.append(speed(k))
+            found.append(speed(k, slower))
             continue
         weight, weights, done = 1.0, [1.0], [0.0]
         for n in range(1, k + 1):
             # One more computes, one fewer waits.
-            weight *= (k - n + 1) / (1 - share) * share / (n * speed(n))
+            weight *= (k - n + 1) / (1 - share) * share / (n * speed(n, slower))
             weights.append(weight)
-            done.append(n * speed(n) / share)
+            done.append(n * speed(n, slower) / share)
         found.append(float(np.dot(weights, done) / sum(weights) / k))
     return np.array(found)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slackwater.errors import ConfigurationError
+from slackwater.replay.besides import Besides, besides
 from slackwater.replay.company import Company, cpu_use, median_slope, speeds_of
 from slackwater.replay.lines import QueryCost, factors_of, median_line, task_share
 from slackwater.replay.streams import shape_of
@@ -45,9 +46,6 @@ _MOSTLY_TOLD = 0.8
 _IN_SERIES = 0.5
 _ENOUGH = 20
 _SHRINK = 8
-_CROWD = 1.75
-_LEAST_CAPACITY = 0.2
-_FULL = 0.95  # of the samples: where cores also rest now and then, only the fullest tell how much could be had
 _LEAST_PAIRS = 5
 _SAME_SPELL_S = 0.5
 _SAME_TURN_S = 0.15
@@ -60,14 +58,13 @@ _LEAST_PACE_BATCHES = 3
 class Costs:
     """All that a trace tells of its machine and of what its queries cost; words as in `slackwater.testing`.
 
-    capacity_cores: what the queries got of the cores, where others on the host took the rest.
     error: how far the model is from the recorded batches' lengths, as a mean share.
     pace: spans (from, to, times) in which batches took longer than later, as while code is compiled.
     by_cpu: batches were compared by their CPU time, so what they take together is known and not to be scaled.
     """
 
     cores: int
-    capacity_cores: float
+    besides: Besides
     queries: Mapping[str, QueryCost]
     cpu_share: float
     cpu_demand: float
@@ -108,6 +105,11 @@ class _Sample:
         return found
 
     @property
+    def own_s(self) -> float | None:
+        """CPU time of a batch's thread and tasks, on average; None where it is mostly not told."""
+        return float(self.cpu_s[np.isfinite(self.cpu_s) & self.telling].mean()) if self.by_cpu else None
+
+    @property
     def by_cpu(self) -> bool:
         """Whether batches are compared by their CPU time rather than by their lengths."""
         return bool(np.isfinite(self.cpu_s)[self.telling].mean() >= _MOSTLY_TOLD)
@@ -115,12 +117,14 @@ class _Sample:
     def alone_s(self, speeds: Floats) -> Floats:
         """By its CPU time where that is told, and the same for all besides: together, the work done in the span."""
         found = self.unhindered_s(speeds)
-        if not self.by_cpu:
+        own_s = self.own_s
+        if own_s is None:
             return found
-        told = np.isfinite(self.cpu_s)
         begun, done = self.company.work_s(speeds, np.array([self.from_ts, self.to_ts]))
-        mean_s, own_s = float(done - begun) / self.ended, float(self.cpu_s[told & self.telling].mean())
-        return np.where(told, min(1.0, mean_s / own_s) * self.cpu_s + max(0.0, mean_s - own_s), found)
+        mean_s = float(done - begun) / self.ended
+        return np.where(
+            np.isfinite(self.cpu_s), min(1.0, mean_s / own_s) * self.cpu_s + max(0.0, mean_s - own_s), found
+        )
 
 
 def costs_of(trace: Trace, from_ts: float, to_ts: float) -> Costs:
@@ -134,14 +138,14 @@ def costs_of(trace: Trace, from_ts: float, to_ts: float) -> Costs:
     from_ts = max(from_ts, min(batch.began_wall_ts for _, batch in found))
     sample = _sample(found, {query.about.key: query for query in trace.queries}, from_ts, to_ts)
     shapes = {query.about.key: shape_of(query) for query in trace.queries}
-    cpu = [(host.wall_ts, host.cpu_s) for host in trace.hosts if host.cpu_s is not None]
-    capacity = _capacity(sample.company, cpu, from_ts, to_ts, trace.cores)
-    fit = _fit(sample, shapes, _row_shares(trace), cpu, from_ts, to_ts, capacity)
+    others = besides(trace, sample.company, from_ts, to_ts, sample.own_s)
+    cpu = [(host.wall_ts, host.cpu_s - (host.compiling_cpu_s or 0.0)) for host in trace.hosts if host.cpu_s is not None]
+    fit = _fit(sample, shapes, _row_shares(trace), cpu, others)
     ratios = sample.alone_s(fit.speeds) / _predicted(sample, fit.queries)
     every = {query.about.key: fit.queries.get(query.about.key, fit.usual) for query in trace.queries}
     return Costs(
         cores=trace.cores,
-        capacity_cores=capacity,
+        besides=others,
         queries=every,
         cpu_share=fit.share,
         cpu_demand=fit.demand,
@@ -181,21 +185,21 @@ def _fit(
     shapes: Mapping[str, object],
     row_shares: Mapping[object, float],
     cpu: Sequence[tuple[float, float]],
-    from_ts: float,
-    to_ts: float,
-    cores: float,
+    others: Besides,
 ) -> _Fit:
-    most = sample.company.seconds.shape[1]
+    """cpu: what was used so far, without compiling."""
+    most, cores, garbage = sample.company.seconds.shape[1], others.left_cores, others.garbage
+    more = np.array([garbage.more(k) for k in range(1, most + 1)])
     first = _first_use(sample, cpu)
     speeds = speeds_of(most, min(1.0, first), max(1.0, first), background=0.0, crowding=0.0, cores=cores)
-    use, background = _use(sample.company, speeds, cpu, from_ts, to_ts)
+    use, background = _use(sample, speeds, cpu)
     best: _Fit | None = None
     for _ in range(_ROUNDS):
         least = min(1.0, use / max(1.0, cores - background))
         fits = []
         for crowding in np.linspace(0.0, _MOST_CROWDING, _FITS):
             for share in np.linspace(max(least, min(1.0, use)), least, _FITS):
-                speeds = speeds_of(most, float(share), use / share, background, float(crowding), cores)
+                speeds = speeds_of(most, float(share), use / share, background, float(crowding), cores, garbage)
                 queries, usual = _lines(sample, sample.alone_s(speeds), shapes, row_shares)
                 ratios = sample.unhindered_s(speeds) / _predicted(sample, queries)
                 error = float(np.mean(np.abs(np.log(ratios[sample.telling]))))
@@ -203,7 +207,7 @@ def _fit(
         # Where several explain the lengths about alike, the simplest does: least crowding, most of it computing.
         least_error = min(fit.error for fit in fits)
         best = next(fit for fit in fits if fit.error <= _ALIKE * least_error)
-        use, background = _use(sample.company, best.speeds, cpu, from_ts, to_ts)
+        use, background = _use(sample, best.speeds * more, cpu)
     assert best is not None  # noqa: S101  # there is at least one round
     return best
 
@@ -217,24 +221,12 @@ def _first_use(sample: _Sample, cpu: Sequence[tuple[float, float]]) -> float:
     the other, and of what the JVM does for it besides (scheduling, collecting garbage, compiling), half is done beside.
     """
     inside = [one for one in cpu if sample.from_ts <= one[0] <= sample.to_ts]
-    if len(inside) < 2 or not sample.by_cpu:
+    own_s = sample.own_s
+    if len(inside) < 2 or own_s is None:
         return 1.0
     seconds = inside[-1][0] - inside[0][0]
     whole_s = (inside[-1][1] - inside[0][1]) / seconds * (sample.to_ts - sample.from_ts) / sample.ended
-    own_s = float(np.nanmean(sample.cpu_s))
     return whole_s / (own_s + _IN_SERIES * max(0.0, whole_s - own_s))
-
-
-def _capacity(company: Company, cpu: Sequence[tuple[float, float]], from_ts: float, to_ts: float, cores: int) -> float:
-    """All cores, unless more batches ran than there are cores and still left some unused: then others had those."""
-    inside = [sample for sample in cpu if from_ts <= sample[0] <= to_ts]
-    lengths = np.diff(company.edges)
-    abreast = float(np.dot(company.counts, lengths) / max(1e-9, lengths.sum()))
-    if len(inside) < _ENOUGH or abreast < _CROWD * cores:
-        return float(cores)
-    at, used = np.array(inside).T
-    busy = np.diff(used) / np.maximum(1e-3, np.diff(at))
-    return float(min(cores, max(_LEAST_CAPACITY, np.quantile(busy, _FULL))))
 
 
 def _newest(trace: Trace, from_ts: float, to_ts: float) -> list[tuple[str, Batch]]:
@@ -279,15 +271,13 @@ def _cpu_s(query: TracedQuery, batch: Batch) -> float:
     return float("nan") if worked is None or batch.driver_cpu_s is None else worked.cpu_s + batch.driver_cpu_s
 
 
-def _use(
-    company: Company, speeds: Floats, cpu: Sequence[tuple[float, float]], from_ts: float, to_ts: float
-) -> tuple[float, float]:
-    """One core a batch where nobody told how much CPU time was used."""
-    inside = [sample for sample in cpu if from_ts <= sample[0] <= to_ts]
+def _use(sample: _Sample, speeds: Floats, cpu: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """One core a batch where nobody told how much CPU time was used. speeds: of computing, that of collectors too."""
+    inside = [one for one in cpu if sample.from_ts <= one[0] <= sample.to_ts]
     if len(inside) < 2 or inside[-1][1] <= inside[0][1]:
         return 1.0, 0.0
     first, last = inside[0], inside[-1]
-    return cpu_use(company, speeds, inside, first[0], last[0], last[1] - first[1])
+    return cpu_use(sample.company, speeds, inside, first[0], last[0], last[1] - first[1])
 
 
 def _lines(

@@ -33,6 +33,7 @@ _MOST_SCALE = 1.5
 _LEAST_SCALE = 0.67
 _CLOSE = 0.05
 _LEARNT_BEFORE_S = 60.0
+_ENOUGH = 20
 _TASK_SHARES = (0.75, 0.5, 0.35, 0.25, 0.0)
 
 
@@ -124,7 +125,14 @@ def ready(trace: Trace, *, from_s: float | None = None, to_s: float | None = Non
 
 
 def _warm_from(trace: Trace, span: Span) -> float:
-    """What batches cost is learnt from some time before the span, too: of a starved query each batch counts."""
+    """Where a query has few batches in the span, what they cost is learnt from some time before it, too."""
+    inside = [
+        sum(span.from_wall_ts < batch.ended_wall_ts <= span.to_wall_ts for batch in query.batches)
+        for query in trace.queries
+        if query.batches
+    ]
+    if min(inside) >= _ENOUGH:
+        return span.from_wall_ts
     last = max((query.about.wall_ts for query in trace.queries if query.about.wall_ts < span.from_wall_ts), default=0.0)
     return min(span.from_wall_ts, max(span.from_wall_ts - _LEARNT_BEFORE_S, last + _WARM_S, trace.from_wall_ts))
 

@@ -108,7 +108,9 @@ def replayed(trace: Trace, costs: Costs, scenario: Scenario, span: Span, seed: i
         task_order=scenario.task_order,
         seed=seed,
         poll_s=_POLL_S,
-        capacity_cores=costs.capacity_cores * (scenario.cores or costs.cores) / costs.cores,
+        capacity_cores=costs.besides.capacity_cores * (scenario.cores or costs.cores) / costs.cores,
+        garbage=costs.besides.garbage,
+        compiling=costs.besides.compiling_at if costs.besides.compiling else None,
     )
     cpu = [(clock.now(), 0.0)]
     rounds = _unscheduled(driver, span) if spark else _scheduled(trace, scenario, driver, span)

@@ -16,15 +16,17 @@ same queries, policy and seed give the same trace. A query reads one steady stre
 from __future__ import annotations
 
 from slackwater.testing.clock import START_WALL_TS, FakeClock
-from slackwater.testing.cores import TaskOrder, cpu_speed
+from slackwater.testing.cores import NO_GARBAGE, Garbage, TaskOrder, cpu_speed
 from slackwater.testing.driver import ScriptedDriver, run, steps
 from slackwater.testing.query import SimulatedQuery, Stream
 from slackwater.testing.trace import Emission, GrantSeen, Trace, TurnSeen
 
 __all__ = [
+    "NO_GARBAGE",
     "START_WALL_TS",
     "Emission",
     "FakeClock",
+    "Garbage",
     "GrantSeen",
     "ScriptedDriver",
     "SimulatedQuery",

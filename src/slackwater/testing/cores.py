@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 TaskOrder = Literal["name", "arrival"]
+
+_LEAST_LEFT = 0.1  # of the cores, whatever is compiled
 
 
 @dataclass(slots=True)
@@ -42,6 +44,11 @@ class Work:
     def begin(self, parts: list[Part], wall_ts: float) -> None:
         self.parts, self.since_wall_ts = parts, wall_ts
 
+    @property
+    def is_batch(self) -> bool:
+        """Not only on its way, or looking for rows."""
+        return any(part.kind != "waits" for part in self.parts)
+
     def next(self, wall_ts: float) -> None:
         """On to the next part."""
         del self.parts[0]
@@ -61,6 +68,25 @@ def cpu_speed(demand: float, alone: float, *, cores: float, crowding: float = 0.
     return share * slowdown(alone) / slowdown(demand)
 
 
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """CPU time that goes into collecting garbage, as a share of all other.
+
+    It is collected as often as the young generation is full, and each collection copies what is still held: by the
+    application `always`, and by `each` batch that is under way.
+    """
+
+    always: float = 0.0
+    each: float = 0.0
+
+    def more(self, batches: int) -> float:
+        """How much more CPU time computing takes when so many batches are under way than with one."""
+        return (1 + self.always + self.each * max(1, batches)) / (1 + self.always + self.each)
+
+
+NO_GARBAGE = Garbage()
+
+
 @dataclass(slots=True)
 class Cores:
     """The cores of the machine. Fields as the parameters of `ScriptedDriver`; `cpu_s` is what was computed so far."""
@@ -70,6 +96,8 @@ class Cores:
     background: float
     crowding: float
     task_order: TaskOrder
+    garbage: Garbage = NO_GARBAGE
+    compiling: Callable[[float], float] | None = None
     cpu_s: float = 0.0
 
     def give(self, works: Iterable[Work]) -> None:
@@ -83,18 +111,25 @@ class Cores:
         for work in [work for work in tasks if work.parts[0].held][:free]:
             work.parts[0].on_core = True
 
-    def flow(self, works: Iterable[Work]) -> Flow:
+    def flow(self, works: Iterable[Work], wall_ts: float) -> Flow:
         """How fast everything that is under way goes on until one part of it is over."""
+        compiling = 0.0 if self.compiling is None else self.compiling(wall_ts)
+        capacity = max(_LEAST_LEFT * self.capacity, self.capacity - compiling)
         under_way = [work for work in works if work.parts]
         demand = self.background + sum(work.cpu_demand for work in under_way if work.parts[0].computing)
-        speeds = [(work.parts[0], self._speed(work, demand)) for work in under_way if not work.parts[0].held]
-        return Flow(self, min(demand, self.capacity), speeds)
+        slower = self.garbage.more(sum(work.is_batch for work in under_way))
+        speeds = [
+            (work.parts[0], self._speed(work, demand, capacity) / slower)
+            for work in under_way
+            if not work.parts[0].held
+        ]
+        return Flow(self, min(demand, capacity) + compiling, speeds)
 
-    def _speed(self, work: Work, demand: float) -> float:
+    def _speed(self, work: Work, demand: float, capacity: float) -> float:
         if not work.parts[0].computing:
             return 1.0
         alone = self.background + work.cpu_demand
-        return cpu_speed(demand, alone, cores=self.capacity, crowding=self.crowding)
+        return cpu_speed(demand, alone, cores=capacity, crowding=self.crowding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from slackwater.core.model import Commands, Grant, Report, Stage
 from slackwater.testing.clock import FakeClock
-from slackwater.testing.cores import Cores, Part, TaskOrder
+from slackwater.testing.cores import NO_GARBAGE, Cores, Garbage, Part, TaskOrder
 from slackwater.testing.thread import QueryThread
 from slackwater.testing.trace import Emission, GrantSeen, Trace, TurnSeen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from slackwater.core.engine import Engine
     from slackwater.testing.query import SimulatedQuery
@@ -32,6 +32,8 @@ class ScriptedDriver:
     each query (Spark breaks the tie between pools without a running task so), or the one that waits longest.
     seed: fixes what is drawn.
     capacity_cores: how much of the cores' time the queries get, where others on the host take the rest; None: all.
+    garbage: what collecting it takes.
+    compiling: how many cores the engine's compilers keep busy at a time, before anything else gets some.
     poll_s: how long a query whose trigger found nothing waits before it looks again, where nobody schedules it.
     """
 
@@ -48,6 +50,8 @@ class ScriptedDriver:
         seed: int = 0,
         poll_s: float = _EMPTY_TRIGGER_S,
         capacity_cores: float | None = None,
+        garbage: Garbage = NO_GARBAGE,
+        compiling: Callable[[float], float] | None = None,
     ) -> None:
         self.clock = clock or FakeClock()
         self.trace = Trace()
@@ -56,7 +60,7 @@ class ScriptedDriver:
         self.seed = seed
         self.grant_delay_s = grant_delay_s
         capacity = float(cores) if capacity_cores is None else capacity_cores
-        self._cores = Cores(cores, capacity, background_cores, crowding, task_order)
+        self._cores = Cores(cores, capacity, background_cores, crowding, task_order, garbage, compiling)
         self._start_wall_ts = self.clock.now()
         # Today's seconds since 1970 are no finer than this.
         self._fuzz_s = max(_FUZZ_S, 4 * math.ulp(self._start_wall_ts))
@@ -126,7 +130,7 @@ class ScriptedDriver:
 
     def _pass_time(self, deadline: float) -> None:
         now = self.clock.now()
-        flow = self._cores.flow(thread.work for thread in self._threads.values() if not thread.waiting)
+        flow = self._cores.flow((thread.work for thread in self._threads.values() if not thread.waiting), now)
         until = min(deadline, now + flow.lasts_s, *self._occasions())
         until = max(until, now)
         flow.go_on(until - now)

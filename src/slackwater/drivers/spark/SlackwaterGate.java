@@ -14,12 +14,16 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.sun.management.OperatingSystemMXBean;
+import java.io.File;
 import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
 import java.lang.management.MemoryUsage;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -79,7 +83,8 @@ public final class SlackwaterGate {
     private final Condition somethingHappened = lock.newCondition();
     private final TaskOrder taskOrder;
     private final Executors executors;
-    private TaskTimes taskTimes = null; // while somebody wants to know
+    private TaskTimes taskTimes = null; // while somebody wants to know, and so the next
+    private volatile VmThreads vmThreads = null;
     private final List notes = new ArrayList(); // what could not be done, told once
     private final Map leavingPools = new ConcurrentHashMap(); // pool -> gate of a query that no longer needs it
     private final List untold = new ArrayList(); // last reports of queries that ended while nobody listened
@@ -146,9 +151,10 @@ public final class SlackwaterGate {
         return answer;
     }
 
-    /** From now on the CPU time of every batch's tasks is told: for whoever records. */
+    /** From now on the CPU time of every batch's tasks is told, and of the JVM's own threads: for whoever records. */
     public synchronized void tellTaskTimes() {
         if (taskTimes != null || detached) return;
+        vmThreads = new VmThreads();
         taskTimes = new TaskTimes(this);
         context.addSparkListener(taskTimes);
     }
@@ -157,6 +163,7 @@ public final class SlackwaterGate {
         if (taskTimes == null) return;
         context.removeSparkListener(taskTimes);
         taskTimes = null;
+        vmThreads = null;
     }
 
     /** Close the gates again: called by the scheduler once it has seen a full report. */
@@ -272,6 +279,11 @@ public final class SlackwaterGate {
         java.lang.management.OperatingSystemMXBean system = ManagementFactory.getOperatingSystemMXBean();
         if (system instanceof OperatingSystemMXBean) { // -1 where it cannot tell
             out.put("process_cpu_ns", ((OperatingSystemMXBean) system).getProcessCpuTime());
+        }
+        VmThreads own = vmThreads;
+        if (own != null && own.read()) {
+            out.put("collecting_cpu_ns", own.cpuNanos(VmThreads.COLLECTS));
+            out.put("compiling_cpu_ns", own.cpuNanos(VmThreads.COMPILES));
         }
         out.put("ordinary_tasks", taskOrder.ordinaryTasks());
         MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
@@ -1014,6 +1026,93 @@ public final class SlackwaterGate {
             TaskTime time = (TaskTime) ofJobs.remove(id);
             for (int i = 0; stages != null && i < stages.size(); i++) ofStages.remove(stages.get(i));
             if (time != null) time.jobEnds();
+        }
+    }
+
+    // =============================================================================================================
+
+    /**
+     * CPU time of the JVM's threads that collect garbage and compile, which its own beans don't tell: how long they
+     * took includes how long they waited for a core. Linux has it for each thread; elsewhere it is not told.
+     */
+    public static final class VmThreads {
+        static final Integer COLLECTS = Integer.valueOf(0);
+        static final Integer COMPILES = Integer.valueOf(1);
+        static final Integer OTHER = Integer.valueOf(2);
+        static final long READ_EVERY_NS = 2000000000L;
+
+        private final File threads;
+        private final long[] ofTheGone = new long[2];
+        private Map kinds = new HashMap(); // thread id -> kind
+        private Map cpuNanos = new HashMap(); // thread id -> CPU time; of those that collect or compile
+        private long readAt = System.nanoTime() - READ_EVERY_NS;
+        private boolean told = true;
+
+        VmThreads() {
+            this.threads = new File("/proc/self/task");
+        }
+
+        /** Now and then look again; false where nothing tells. */
+        boolean read() {
+            if (!told || System.nanoTime() - readAt < READ_EVERY_NS) return told;
+            readAt = System.nanoTime();
+            try {
+                String[] ids = threads.list();
+                if (ids == null) throw new IllegalStateException("no " + threads);
+                Map kindsNow = new HashMap();
+                Map cpuNow = new HashMap();
+                for (int i = 0; i < ids.length; i++) {
+                    Integer kind = (Integer) kinds.get(ids[i]);
+                    if (kind == null) kind = kindOf(content(ids[i], "comm"));
+                    kindsNow.put(ids[i], kind);
+                    if (kind.equals(OTHER)) continue;
+                    String times = content(ids[i], "schedstat"); // nanoseconds on a core, waiting for one, turns
+                    if (times != null) cpuNow.put(ids[i], Long.valueOf(times.split(" ")[0]));
+                }
+                Iterator it = cpuNanos.keySet().iterator();
+                while (it.hasNext()) { // compilers come and go
+                    Object id = it.next();
+                    if (!cpuNow.containsKey(id)) {
+                        ofTheGone[((Integer) kinds.get(id)).intValue()] += ((Long) cpuNanos.get(id)).longValue();
+                    }
+                }
+                kinds = kindsNow;
+                cpuNanos = cpuNow;
+                told = !cpuNow.isEmpty();
+            } catch (Throwable t) {
+                told = false;
+                LOG.debug("Slackwater: what collecting and compiling take is not told here", t);
+            }
+            return told;
+        }
+
+        long cpuNanos(Integer kind) {
+            long sum = ofTheGone[kind.intValue()];
+            Iterator it = cpuNanos.keySet().iterator();
+            while (it.hasNext()) {
+                Object id = it.next();
+                if (kinds.get(id).equals(kind)) sum += ((Long) cpuNanos.get(id)).longValue();
+            }
+            return sum;
+        }
+
+        /** By their names in HotSpot: G1, Parallel and Serial, ZGC, Shenandoah; C1 and C2. */
+        static Integer kindOf(String name) {
+            if (name == null) return OTHER;
+            if (name.startsWith("C1 Compiler") || name.startsWith("C2 Compiler")) return COMPILES;
+            boolean collects = name.startsWith("GC Thread") || name.startsWith("G1 ") || name.startsWith("ZWorker")
+                || name.startsWith("ZDriver") || name.startsWith("XWorker") || name.startsWith("Shenandoah");
+            return collects ? COLLECTS : OTHER;
+        }
+
+        /** Null for a thread that has ended meanwhile. */
+        String content(String id, String file) {
+            try {
+                byte[] bytes = Files.readAllBytes(Paths.get(threads.getPath(), new String[] {id, file}));
+                return new String(bytes, StandardCharsets.US_ASCII).trim();
+            } catch (java.io.IOException e) {
+                return null;
+            }
         }
     }
 

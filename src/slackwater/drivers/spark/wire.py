@@ -124,6 +124,8 @@ class JvmReport(msgspec.Struct):
     ordinary_tasks: int = 0
     cpu_ns: int = 0
     process_cpu_ns: int = -1
+    collecting_cpu_ns: int = -1
+    compiling_cpu_ns: int = -1
     processors: int = 0
     steady_ns: int | None = None
     notes: list[str] = msgspec.field(default_factory=list)
@@ -149,10 +151,17 @@ def report_of(seen: JvmReport, options: dict[str, QueryOptions]) -> Report:
         heap_used_bytes=seen.heap.used,
         heap_max_bytes=seen.heap.max,
         heap_live_bytes=seen.heap.live,
-        cpu_s=seen.process_cpu_ns / 1e9 if seen.process_cpu_ns >= 0 else None,
+        cpu_s=_seconds(seen.process_cpu_ns),
+        collecting_cpu_s=_seconds(seen.collecting_cpu_ns),
+        compiling_cpu_s=_seconds(seen.compiling_cpu_ns),
         processors=seen.processors,
         steady_s=seen.steady_ns / 1e9 if seen.steady_ns is not None else None,
     )
+
+
+def _seconds(nanoseconds: int) -> float | None:
+    """None where nobody told."""
+    return nanoseconds / 1e9 if nanoseconds >= 0 else None
 
 
 def commands_json(commands: Commands) -> str:
@@ -238,7 +247,7 @@ def _batch_report(batch: _Batch, progress: _Progress) -> BatchReport:
         reads=tuple(place for source in progress.sources if (place := place_of(source.description)) is not None),
         writes=place_of(progress.sink.description),
         state_partitions=max((operator.numShufflePartitions or 0 for operator in progress.stateOperators), default=0),
-        driver_cpu_s=batch.driver_cpu_ns / 1e9 if batch.driver_cpu_ns >= 0 else None,
+        driver_cpu_s=_seconds(batch.driver_cpu_ns),
         parts_s={name: took_ms / 1000 for name, took_ms in durations.items() if name != "triggerExecution"},
     )
 
