@@ -7,10 +7,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from slackwater.drivers.spark.sessions import tell
+from slackwater.drivers.spark.sessions import tell_for
 from slackwater.sim.live import Heap, live_application, platform
 from tests.browser import chromium
 
@@ -59,7 +58,7 @@ def main() -> None:
         sys.exit("no Chromium was found: apt-get install chromium, or name one in $CHROMIUM")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         os.environ["SLACKWATER_RUNTIME_DIR"] = scratch + "/run"
-        tell(SimpleNamespace(sparkContext=SimpleNamespace(applicationId=ID)), "late", late)
+        tell_for(ID, "late", late)
         with (
             live_application(
                 platform(40), heap=Heap(), history_s=HISTORY_S, name="shop-streams", application_id=ID

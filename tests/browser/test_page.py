@@ -282,6 +282,39 @@ def test_nothing_overflows_a_narrow_screen(page: Page, scheme: str) -> None:
     assert (dark == "rgb(14, 20, 23)") == (scheme == "dark")
 
 
+def test_the_page_shows_what_a_policy_in_the_shadow_would_bring_and_run(browser: Chromium, runtime: None) -> None:
+    queries = [replace(query, batch_cost_s=0.5) for query in platform(4)]
+    queries[0] = replace(queries[0], name=HOSTILE)
+    served = live_application(queries, policy="observe", history_s=120, shadow="klink", shadow_after_s=4)
+    with served as handle, opened(browser, handle) as page:
+        page.until("!document.querySelector('#shadow-card').hidden", LONG)
+        assert page.run("document.querySelector('#shadow-title').textContent") == "klink, in the shadow"
+        names = "[...document.querySelectorAll('#choices b')].map(b => b.textContent)"
+        page.until(f"{names}.includes({json.dumps(HOSTILE)})", LONG)
+        cells = "[...document.querySelectorAll('#gain tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        mean, p99, cores = page.until(f"(rows => rows.length === 3 && rows)({cells})", LONG)
+        shadow = handle.shadow()
+        assert shadow is not None
+        gain = shadow.gain
+        assert gain is not None
+        assert mean[0] == "Latency, mean"
+        assert mean[1] == f"{gain.mean_s:.2f} s"
+        assert mean[2].startswith(f"{gain.predicted_mean_s:.2f} s (")
+        assert p99[2] == f"{gain.predicted_p99_s:.2f} s"
+        assert cores[2] == f"{gain.predicted_cpu_cores:.2f}"
+        page.until("!document.querySelector('#advice').hidden", LONG)
+        assert page.run("document.querySelector('#advice-title').textContent").startswith("Advice of ")
+        lines = page.run("[...document.querySelectorAll('#advice-lines li')].map(l => l.textContent)")
+        assert lines[0].startswith("Recorded: 4 queries under observe")
+        assert page.run("document.querySelectorAll('main img, main script').length") == 0
+        assert page.run("window.hurt === undefined")
+
+
+def test_without_a_shadow_there_is_none_on_the_page(page: Page) -> None:
+    page.until("document.querySelectorAll('#rows tr').length === 40", LONG)
+    assert page.run("document.querySelector('#shadow-card').hidden")
+
+
 def test_the_page_reconnects_by_itself_after_the_server_came_again(browser: Chromium, runtime: None) -> None:
     first = application()
     assert first.url is not None

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from slackwater.core.model import Stage
 from slackwater.core.records import Left, Ran, Records, Ruled
 from slackwater.dashboard.feed import Feed
-from slackwater.dashboard.frames import MOST_TURNS, Frame, Frames
+from slackwater.dashboard.frames import LONGEST_REASON, MOST_TURNS, Frame, Frames
 from slackwater.dashboard.page import FILES, HEADERS, INDEX
 from slackwater.dashboard.routes import Page
 from slackwater.endpoint.overview import MemoryOverview, Overview, QueryOverview, SchedulerOverview
@@ -151,6 +151,28 @@ def test_memory_and_scheduler_are_told_where_they_are_known() -> None:
     assert tick["ruled"] == [[-2.0, -1.0], [0.0, None]]
     assert tick["scheduler"] == [False, 1, 5, 1.23, 2.0, 0.0]
     assert tick["late"] == [{"name": "a", "stalest": 0.1}]
+
+
+def test_a_shadow_is_told_with_its_first_choices_and_its_advice_only_when_that_changes() -> None:
+    rows: list[dict[str, Any]] = [
+        {"policy": "klink", "trouble": None, "wall_ts": NOW - 3, "mean_s": 5.12345, "predicted_mean_s": None},
+        *({"query": f"q{place}", "start": place != 1, "urgency": place, "reason": "why " * 100} for place in range(12)),
+    ]
+    frames = Frames(lambda: overview(query("a"), told={"shadow": rows}), Records())
+    _, tick = read(frames.next().tick)
+    assert tick["shadow"]["gain"] == {
+        "policy": "klink", "trouble": None, "t": -3.0, "mean_s": 5.123, "predicted_mean_s": None
+    }  # fmt: skip
+    assert tick["shadow"]["wanted"] == 11
+    assert [name for name, _ in tick["shadow"]["choices"]] == [f"q{place}" for place in (0, 2, 3, 4, 5, 6, 7, 8)]
+    assert max(len(reason) for _, reason in tick["shadow"]["choices"]) == LONGEST_REASON
+    assert "advice" not in tick
+    rows.append({"advice": "Leave things alone."})
+    assert read(frames.next().tick)[1]["advice"] == ["Leave things alone."]
+    later = frames.next()
+    assert "advice" not in read(later.tick)[1]
+    assert read(later.whole())[1]["advice"] == ["Leave things alone."]
+    assert read(Frames(lambda: overview(query("a")), Records()).next().tick)[1]["shadow"] is None
 
 
 def test_numbers_that_are_none_do_not_break_a_frame() -> None:

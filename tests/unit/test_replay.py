@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.cli import main
-from slackwater.core.model import Window
+from slackwater.core.model import Report, TaskTime, Window
 from slackwater.errors import ConfigurationError
 from slackwater.recording.frames import MAGIC, frame
 from slackwater.recording.reading import trace_of
 from slackwater.recording.records import Batch, Head, Host, Input, Query, Record, Worked
 from slackwater.replay.advice import advise, predicted
+from slackwater.replay.child import ADVISE
 from slackwater.replay.costs import costs_of
 from slackwater.replay.delays import lateness_s
 from slackwater.replay.fidelity import last_seconds, ready, span_of
@@ -332,8 +333,10 @@ def test_a_shadow_tells_what_another_policy_would_do_and_bring() -> None:
 
     asked: list[tuple[bytes, str]] = []
 
-    def replay(trace: bytes, policy: str) -> dict[str, object]:
-        asked.append((trace, policy))
+    def replay(trace: bytes, what: str, timeout_s: float) -> dict[str, object]:
+        asked.append((trace, what))
+        if what == ADVISE:
+            return {"lines": ["Recorded: much.", "Recommended: this."], "switch": "this"}
         return {
             "measured_s": 60.0, "mean_s": 5.0, "p99_s": 9.0, "cpu_cores": 1.5, "predicted_mean_s": 2.0,
             "predicted_mean_low_s": 1.8, "predicted_mean_high_s": 2.2, "predicted_p99_s": 3.0,
@@ -342,20 +345,24 @@ def test_a_shadow_tells_what_another_policy_would_do_and_bring() -> None:
 
     engine = engine_for("observe")
     driver = ScriptedDriver(_queries(2), cores=2)
-    shadow = Shadow("klink", engine, replay=replay, first_replay_s=1e9)  # type: ignore[arg-type]
+    shadow = Shadow("klink", engine, replay=replay, first_replay_s=1e9)
     for report, commands in steps(engine, driver, 60.0):
         shadow.saw(report, commands)
         shadow._write_down()
     shadow._choices = shadow._decide()
     shadow._look_back(shadow.trace())
-    status = shadow.status()
+    shadow._advise(shadow.trace())
+    status, rows = shadow.status(), shadow.rows()
     shadow.close()
     assert {choice.name for choice in status.choices} == {"q00", "q01"}
     assert all(choice.reason for choice in status.choices)
     assert status.gain is not None
     assert status.gain.predicted_mean_s == 2.0
-    ((raw, policy),) = asked
-    assert policy == "klink"
+    assert status.advice is not None
+    assert (status.advice.lines[0], status.advice.switch) == ("Recorded: much.", "this")
+    assert [row["advice"] for row in rows if "advice" in row] == list(status.advice.lines)
+    (raw, policy), (_, advise_asked) = asked
+    assert (policy, advise_asked) == ("klink", ADVISE)
     assert raw.startswith(MAGIC)
     assert shadow.rows() == []
 
@@ -368,7 +375,7 @@ def test_what_a_shadow_keeps_can_be_replayed(tmp_path: Path) -> None:
     driver = ScriptedDriver(_queries(2), cores=2)
     shadow = Shadow("klink", engine, kept_s=60.0, first_replay_s=1e9)
     for report, commands in steps(engine, driver, 100.0):
-        shadow.saw(report, commands)
+        shadow.saw(_with_task_times(report), commands)
         shadow._write_down()
     shadow.close()
     (tmp_path / "t").write_bytes(shadow.trace())
@@ -377,6 +384,21 @@ def test_what_a_shadow_keeps_can_be_replayed(tmp_path: Path) -> None:
     found = ready(trace)
     assert isinstance(found.replay(scenario_of("klink", trace)), Outcome)
     assert found.recorded.due > 0
+    assert found.costs.by_cpu, "what tasks took is kept, too"
+
+
+def _with_task_times(report: Report) -> Report:
+    return replace(
+        report,
+        queries=tuple(
+            replace(
+                query,
+                batches=tuple(replace(batch, driver_cpu_s=0.1) for batch in query.batches),
+                worked=tuple(TaskTime(batch.batch_id, 0.1, 0.1) for batch in query.batches),
+            )
+            for query in report.queries
+        ),
+    )
 
 
 def _main(arguments: list[str]) -> None:

@@ -23,6 +23,9 @@ MOST_TURNS = 1500
 MOST_LEFT = 3000
 MOST_SPANS = 60
 LONGEST_REASON = 240
+MOST_CHOICES = 8
+MOST_ADVICE = 60
+LONGEST_ADVICE = 600
 
 Source = Callable[[], "Overview"]
 Row = list[Any]
@@ -101,6 +104,7 @@ class Frames:
         self._facts = 0
         self._terms = _Terms(0.0, (), {})
         self._rows: list[Row] = []
+        self._advice: list[str] = []
         self._ran_news, self._left_news = _News(records.ran), _News(records.left)
         self._ran: deque[Ran] = deque(maxlen=MOST_TURNS)
         self._left: deque[Left] = deque(maxlen=MOST_LEFT)
@@ -117,12 +121,16 @@ class Frames:
         self._ran.extend(ran)
         self._left.extend(left)
         common = self._common(overview, terms)
+        advice = _advice(overview)
         tick = {
             **common,
+            **({"advice": advice} if advice != self._advice else {}),
             "rows": changed,
             "ran": [terms.turn(entry) for entry in ran[-MOST_TURNS:]],
             "left": [terms.leaving(entry) for entry in left[-MOST_LEFT:]],
         }
+        self._advice = advice
+        common = {**common, "advice": advice}
         return Frame(
             self._number,
             self._facts,
@@ -179,7 +187,32 @@ class Frames:
                 [round(query.backlog_rows) if math.isfinite(query.backlog_rows) else None for query in queries],
             ],
             "late": overview.told.get("late", []),
+            "shadow": _shadow(overview, terms),
         }
+
+
+def _shadow(overview: Overview, terms: _Terms) -> dict[str, Any] | None:
+    """What the policy of `attach(shadow=…)` would bring, and what it would run first; null: there is none."""
+    rows = overview.told.get("shadow", [])
+    if not rows:
+        return None
+    gain = dict(rows[0])
+    for name in ("wall_ts", "advised_wall_ts"):
+        if isinstance(at := gain.pop(name, None), int | float):
+            gain[name.removesuffix("wall_ts") + "t"] = terms.since(at)
+    wanted = [row for row in rows[1:] if row.get("start")]
+    return {
+        "gain": {name: round(value, 3) if isinstance(value, float) else value for name, value in gain.items()},
+        "wanted": len(wanted),
+        "choices": [
+            [str(row.get("query", "")), str(row.get("reason", ""))[:LONGEST_REASON]] for row in wanted[:MOST_CHOICES]
+        ],
+    }
+
+
+def _advice(overview: Overview) -> list[str]:
+    rows = overview.told.get("shadow", [])[1:]
+    return [str(row["advice"])[:LONGEST_ADVICE] for row in rows if "advice" in row][:MOST_ADVICE]
 
 
 def _whole(

@@ -27,6 +27,7 @@ FILES = {
     "format.js": _SCRIPT,
     "late.js": _SCRIPT,
     "query.js": _SCRIPT,
+    "shadow.js": _SCRIPT,
     "store.js": _SCRIPT,
     "summary.js": _SCRIPT,
     "table.js": _SCRIPT,

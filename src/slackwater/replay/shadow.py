@@ -1,7 +1,8 @@
 """Shadow mode: what another policy would decide, beside the one in force, and what it would bring.
 
 Its choices are computed once a second from what the scheduler knows. What it would bring comes from replaying the last
-minutes in a process of its own at the lowest priority, seldom enough to take a few per cent of a core at most.
+minutes in a process of its own at the lowest priority, seldom enough to take a few per cent of a core at most; now and
+then what `slackwater advise` says of those minutes, in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,8 +27,9 @@ from slackwater.metrics.catalogue import CATALOGUE, OFFERED
 from slackwater.metrics.graph import MetricProvider
 from slackwater.policies.assembly import policy_for
 from slackwater.recording.frames import MAGIC, frame
-from slackwater.recording.records import Batch, Gone, Host, Query
+from slackwater.recording.records import Batch, Gone, Host, Query, Worked
 from slackwater.recording.scribe import SAMPLE_EVERY_S, Scribe, rounded, tells
+from slackwater.replay.child import ADVISE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,10 +44,13 @@ _LOOK_EVERY_S = 1.0
 _KEPT_S = 300.0
 _FIRST_REPLAY_S = 60.0
 _REPLAY_EVERY_S = 60.0
-_MOST_DUTY = 0.05
+_FIRST_ADVICE_S = 300.0
+_ADVISE_EVERY_S = 1800.0
+_MOST_DUTY = 0.025  # of replays, and of advice
 _MOST_WAITING = 2_000
 _MOST_RECORDS = 50_000
 _REPLAY_TIMEOUT_S = 300.0
+_ADVICE_TIMEOUT_S = 1800.0
 _ENDING_S = 2.0
 
 
@@ -77,13 +82,23 @@ class ShadowGain:
 
 
 @dataclass(frozen=True, slots=True)
+class ShadowAdvice:
+    """What `slackwater advise` said of the last minutes; switch: what it recommends, None to leave things alone."""
+
+    wall_ts: float
+    lines: tuple[str, ...]
+    switch: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ShadowStatus:
-    """`gain` is None until the first replay is over; `trouble` is why the last one came to nothing."""
+    """`gain` and `advice` are None until the first is there; `trouble` is why the last replay came to nothing."""
 
     policy: str
     choices: tuple[ShadowChoice, ...]
     gain: ShadowGain | None
     trouble: str | None
+    advice: ShadowAdvice | None = None
 
 
 class Shadow:
@@ -98,8 +113,9 @@ class Shadow:
         session: dict[str, Plain] | None = None,
         replay_every_s: float = _REPLAY_EVERY_S,
         first_replay_s: float = _FIRST_REPLAY_S,
+        first_advice_s: float = _FIRST_ADVICE_S,
         kept_s: float = _KEPT_S,
-        replay: Callable[[bytes, str], dict[str, Plain]] | None = None,
+        replay: Callable[[bytes, str, float], dict[str, Any]] | None = None,
     ) -> None:
         self.policy = policy_for(policy, knob=knob)
         self._name = policy if knob == "balanced" else f"{policy}:{knob}"
@@ -117,8 +133,10 @@ class Shadow:
         self._replaying: threading.Thread | None = None
         self._choices: tuple[ShadowChoice, ...] = ()
         self._gain: ShadowGain | None = None
+        self._advice: ShadowAdvice | None = None
         self._trouble: str | None = None
         self._next_replay = time.monotonic() + first_replay_s
+        self._next_advice = time.monotonic() + first_advice_s
         self._child: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slackwater-shadow", daemon=True)
@@ -134,13 +152,13 @@ class Shadow:
     # ---- whoever asks -------------------------------------------------------------------------------------------
 
     def status(self) -> ShadowStatus:
-        return ShadowStatus(self._name, self._choices, self._gain, self._trouble)
+        return ShadowStatus(self._name, self._choices, self._gain, self._trouble, self._advice)
 
     def rows(self) -> list[dict[str, Plain]]:
-        """For `Overview.told`: what it would bring, then its word on each query."""
+        """For `Overview.told`: what it would bring, then its word on each query, then advice line by line."""
         if self._stop.is_set():
             return []
-        gain = self._gain
+        gain, advice = self._gain, self._advice
         first: dict[str, Plain] = {"policy": self._name, "trouble": self._trouble}
         if gain is not None:
             first |= {name: getattr(gain, name) for name in ShadowGain.__slots__}
@@ -149,6 +167,9 @@ class Shadow:
             {"query": one.name, "start": one.start, "urgency": one.urgency, "reason": one.reason}
             for one in self._choices
         ]
+        if advice is not None:
+            first |= {"advised_wall_ts": advice.wall_ts, "switch": advice.switch}
+            rows += [{"advice": line} for line in advice.lines]
         return rows
 
     def close(self) -> None:
@@ -168,14 +189,20 @@ class Shadow:
                 self._write_down()
                 self._choices = self._decide()
                 busy = self._replaying is not None and self._replaying.is_alive()
-                if not busy and time.monotonic() >= self._next_replay:
+                look = self._due(time.monotonic())
+                if not busy and look is not None:
                     # Beside this thread, which goes on writing down.
-                    work = threading.Thread(target=self._look_back, args=(self.trace(),), daemon=True)
+                    work = threading.Thread(target=look, args=(self.trace(),), daemon=True)
                     self._replaying = work
                     work.start()
             except Exception as error:
                 self._trouble = f"{type(error).__name__}: {error}"
                 log.debug("the shadow policy stumbled: %s", self._trouble)
+
+    def _due(self, now: float) -> Callable[[bytes], None] | None:
+        if now >= self._next_replay:
+            return self._look_back
+        return self._advise if now >= self._next_advice else None
 
     def _write_down(self) -> None:
         seen = [self._queue.popleft() for _ in range(len(self._queue))]
@@ -186,6 +213,8 @@ class Shadow:
                 self._records.append((record.ended_wall_ts, record))
             elif isinstance(record, Host | Gone):
                 self._records.append((record.wall_ts, record))
+            elif isinstance(record, Worked) and self._records:  # of a batch that was over a little before
+                self._records.append((self._records[-1][0], record))
         newest = self._records[-1][0] if self._records else 0.0
         while self._records and self._records[0][0] < newest - self._kept_s:
             _, oldest = self._records.popleft()
@@ -228,38 +257,48 @@ class Shadow:
         return MAGIC + frame([head, *queries, *records])
 
     def _look_back(self, trace: bytes) -> None:
-        began = time.monotonic()
-        try:
-            said = self._replay(trace, self._name)
-        except Exception as error:
-            said = {"trouble": f"{type(error).__name__}: {error}"}
-        took_s = time.monotonic() - began
-        self._next_replay = time.monotonic() + max(self._replay_every_s, took_s / _MOST_DUTY)
-        trouble = said.get("trouble")
-        self._trouble = str(trouble) if trouble is not None else None
-        if trouble is None:
+        said, pause_s = self._asked(trace, self._name, _REPLAY_TIMEOUT_S)
+        self._next_replay = time.monotonic() + max(self._replay_every_s, pause_s)
+        if self._trouble is None:
             self._gain = msgspec.convert({"wall_ts": time.time(), **said}, ShadowGain)
 
-    def _in_a_process(self, trace: bytes, policy: str) -> dict[str, Plain]:
+    def _advise(self, trace: bytes) -> None:
+        said, pause_s = self._asked(trace, ADVISE, _ADVICE_TIMEOUT_S)
+        self._next_advice = time.monotonic() + max(_ADVISE_EVERY_S, pause_s)
+        if self._trouble is None:
+            self._advice = msgspec.convert({"wall_ts": time.time(), **said}, ShadowAdvice)
+
+    def _asked(self, trace: bytes, what: str, timeout_s: float) -> tuple[dict[str, Any], float]:
+        """The answer, and for how long not to ask again."""
+        began = time.monotonic()
+        try:
+            said = self._replay(trace, what, timeout_s)
+        except Exception as error:
+            said = {"trouble": f"{type(error).__name__}: {error}"}
+        trouble = said.get("trouble")
+        self._trouble = str(trouble) if trouble is not None else None
+        return said, (time.monotonic() - began) / _MOST_DUTY
+
+    def _in_a_process(self, trace: bytes, what: str, timeout_s: float) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="slackwater-shadow-") as folder:
             path = Path(folder) / "trace"
             path.write_bytes(trace)
-            command = [sys.executable, "-m", "slackwater.replay.child", str(path), policy]
+            command = [sys.executable, "-m", "slackwater.replay.child", str(path), what]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
                 self._child = child
                 if self._stop.is_set():
                     child.kill()
                 try:
-                    out, err = child.communicate(timeout=_REPLAY_TIMEOUT_S)
+                    out, err = child.communicate(timeout=timeout_s)
                 except subprocess.TimeoutExpired:
                     child.kill()
-                    return {"trouble": f"the replay was not over after {_REPLAY_TIMEOUT_S:.0f} s"}
+                    return {"trouble": f"the replay was not over after {timeout_s:.0f} s"}
                 finally:
                     self._child = None
         if child.returncode != 0:
             last = err.decode(errors="replace").strip().splitlines()[-1:] or [f"ended with {child.returncode}"]
             return {"trouble": last[0]}
-        found: dict[str, Plain] = json.loads(out)
+        found: dict[str, Any] = json.loads(out)
         return found
 
 

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from slackwater.core.model import QueryOptions, Window
 from slackwater.drivers.spark.handle import Handle
+from slackwater.drivers.spark.sessions import tell_for
 from slackwater.drivers.spark.telling import Identity
 from slackwater.endpoint.server import LOOPBACK
 from slackwater.policies.assembly import engine_for
+from slackwater.replay.shadow import Shadow
 from slackwater.testing import FakeClock, ScriptedDriver, SimulatedQuery
 
 if TYPE_CHECKING:
@@ -98,15 +100,23 @@ def live_application(
     name: str = "simulated",
     application_id: str | None = None,
     port: int | None = 0,
+    shadow: str | None = None,
+    shadow_after_s: float = 60.0,
 ) -> Handle:
     """An attached application of simulated queries; `detach` ends it. No port: it is not served.
 
-    history_s: how long ago it seems to have started.
+    history_s: how long ago it seems to have started. shadow: a policy beside the one in force; what it would bring is
+    told after shadow_after_s, and advice after five times as long.
     """
     driver = ScriptedDriver(queries, cores=cores, clock=FakeClock(time.time() - history_s))
-    handle = Handle(cast("Any", WallBridge(driver, heap)), engine_for(policy, settings), lambda: None)
+    engine = engine_for(policy, settings)
+    known_as = application_id or f"simulated-{secrets.token_hex(4)}"
+    watchers = []
+    if shadow is not None:
+        watchers.append(Shadow(shadow, engine, first_replay_s=shadow_after_s, first_advice_s=5 * shadow_after_s))
+        tell_for(known_as, "shadow", watchers[0].rows)
+    handle = Handle(cast("Any", WallBridge(driver, heap)), engine, lambda: None, watchers=watchers)
     if port is not None:
-        known_as = application_id or f"simulated-{secrets.token_hex(4)}"
         identity = Identity(known_as, name, f"local[{cores}]", None, os.getpid())
         handle.serve(identity, LOOPBACK, port)
     return handle

@@ -10,6 +10,7 @@ import { startTimeline, showTimeline } from "./timeline.js";
 import { startCharts, showCharts } from "./charts.js";
 import { startTable, showTable } from "./table.js";
 import { showLate } from "./late.js";
+import { showShadow } from "./shadow.js";
 import { focusQuery, showQuery } from "./query.js";
 
 const ALARMS_MS = 5000;
@@ -41,6 +42,7 @@ function show() {
   showTimeline();
   showCharts();
   showLate();
+  showShadow();
   showTable();
 }
 

@@ -13,7 +13,7 @@ export const store = {
   t0: 0,
   now: null, // of the server, seconds since t0, at the last frame
   policy: null, parameters: {}, cores: 0, lanes: 0,
-  memory: null, ruled: [], scheduler: null, late: [],
+  memory: null, ruled: [], scheduler: null, late: [], shadow: null, advice: [],
   queries: [], byKey: new Map(),
   turns: [], left: [],
   heap: [], // [t, used, live, bound, max]
@@ -48,7 +48,8 @@ function takeWhole(frame) {
 
 function takeTick(frame) {
   store.now = frame.t;
-  for (const name of ["policy", "parameters", "cores", "lanes", "memory", "ruled", "scheduler", "late"]) store[name] = frame[name];
+  for (const name of ["policy", "parameters", "cores", "lanes", "memory", "ruled", "scheduler", "late", "shadow"]) store[name] = frame[name];
+  if (frame.advice) store.advice = frame.advice; // a tick has it only when it changed
   for (const [at, stage, cls, state, latency, batches, dropped, reason, lane, since] of frame.rows) {
     const query = store.queries[at];
     if (query) Object.assign(query, { stage, cls, state, latency, batches, dropped, reason, turn: turnOf(query, stage, lane, since, reason) });

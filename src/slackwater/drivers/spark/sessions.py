@@ -55,7 +55,11 @@ def tell(spark: Any, name: str, teller: Teller) -> None:
 
     It is called from the endpoint's thread, must be quick, and has one row for each thing that it tells of.
     """
-    _tellers.setdefault(spark.sparkContext.applicationId, {})[name] = teller
+    tell_for(spark.sparkContext.applicationId, name, teller)
+
+
+def tell_for(application_id: str, name: str, teller: Teller) -> None:
+    _tellers.setdefault(application_id, {})[name] = teller
 
 
 def untell(application_id: str, name: str) -> None:
