@@ -289,6 +289,7 @@ def test_the_page_shows_what_a_policy_in_the_shadow_would_bring_and_run(browser:
     with served as handle, opened(browser, handle) as page:
         page.until("!document.querySelector('#shadow-card').hidden", LONG)
         assert page.run("document.querySelector('#shadow-title').textContent") == "klink, in the shadow"
+        assert page.run("document.querySelector('.stat.charge .value').textContent") == "watching"
         names = "[...document.querySelectorAll('#choices b')].map(b => b.textContent)"
         page.until(f"{names}.includes({json.dumps(HOSTILE)})", LONG)
         cells = "[...document.querySelectorAll('#gain tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
@@ -305,7 +306,7 @@ def test_the_page_shows_what_a_policy_in_the_shadow_would_bring_and_run(browser:
         page.until("!document.querySelector('#advice').hidden", LONG)
         assert page.run("document.querySelector('#advice-title').textContent").startswith("Advice of ")
         lines = page.run("[...document.querySelectorAll('#advice-lines li')].map(l => l.textContent)")
-        assert lines[0].startswith("Recorded: 4 queries under observe")
+        assert lines[0].startswith("Recorded: 4 queries under plain Spark")
         assert page.run("document.querySelectorAll('main img, main script').length") == 0
         assert page.run("window.hurt === undefined")
 

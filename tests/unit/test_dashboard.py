@@ -149,7 +149,7 @@ def test_memory_and_scheduler_are_told_where_they_are_known() -> None:
     _, tick = read(Frames(lambda: known, records).next().tick)
     assert tick["memory"] == [9, 8, 10, 8, True, 2]
     assert tick["ruled"] == [[-2.0, -1.0], [0.0, None]]
-    assert tick["scheduler"] == [False, 1, 5, 1.23, 2.0, 0.0]
+    assert tick["scheduler"] == [False, 1, 5, 1.23, 2.0, 0.0, True]
     assert tick["late"] == [{"name": "a", "stalest": 0.1}]
 
 

@@ -178,6 +178,7 @@ class Frames:
                 round(scheduler.decision_ms_p99, 2),
                 round(scheduler.cpu_s, 3),
                 terms.since(scheduler.last_decision_wall_ts),
+                scheduler.enforces,
             ],
             "live": [
                 [_rounded(query.slack_s) for query in queries],

@@ -70,7 +70,10 @@ class MemoryOverview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedulerOverview(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scheduler does and costs. gates_open: it is not in charge, and queries follow their own triggers."""
+    """What the scheduler does and costs. gates_open: it is not in charge, and queries follow their own triggers.
+
+    enforces: False under a policy that only watches, where they do so, too.
+    """
 
     gates_open: bool
     gates_opened: int
@@ -78,6 +81,7 @@ class SchedulerOverview(msgspec.Struct, frozen=True, kw_only=True):
     decision_ms_p99: float
     cpu_s: float
     last_decision_wall_ts: float
+    enforces: bool = True
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):

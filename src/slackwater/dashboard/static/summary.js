@@ -63,10 +63,11 @@ export function showSummary() {
   const behind = store.queries.filter((query) => query.slack < 0 && query.stage !== "paused").length;
   show("queries", `${store.queries.length}`, behind ? `${behind} past their slack` : "all within their slack", behind ? "warn" : null);
   if (!scheduler) return;
-  const [open, opened, decisions, p99, , last] = scheduler;
+  const [open, opened, decisions, p99, , last, enforces] = scheduler;
   const quiet = store.now - last;
   if (open) show("charge", "gates open", "queries follow their own triggers", "bad");
   else if (quiet > SILENT_S) show("charge", "silent", `no decision for ${seconds(quiet)}; gates open by themselves`, "bad");
+  else if (!enforces) show("charge", "watching", "queries follow their own triggers");
   else show("charge", "in charge", quiet > QUIET_S ? `last decision ${seconds(quiet)} ago` : opened ? `gates opened ${plural(opened, "time")} before` : "gates closed", quiet > QUIET_S ? "warn" : "good");
   const [first, latest] = [store.rates[0], store.rates.at(-1)];
   const span = latest[0] - first[0];

@@ -280,14 +280,14 @@ public final class SlackwaterGate {
         if (system instanceof OperatingSystemMXBean) { // -1 where it cannot tell
             out.put("process_cpu_ns", ((OperatingSystemMXBean) system).getProcessCpuTime());
         }
-        VmThreads own = vmThreads;
+        long elsewhere = executors.heapBytes();
+        VmThreads own = elsewhere < 0L ? vmThreads : null; // they serve batches where tasks run
         if (own != null && own.read()) {
             out.put("collecting_cpu_ns", own.cpuNanos(VmThreads.COLLECTS));
             out.put("compiling_cpu_ns", own.cpuNanos(VmThreads.COMPILES));
         }
         out.put("ordinary_tasks", taskOrder.ordinaryTasks());
         MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
-        long elsewhere = executors.heapBytes();
         ObjectNode memory = out.putObject("heap"); // where state is: what lives in executors' heaps is not told here
         memory.put("used", elsewhere < 0L ? heap.getUsed() : 0L);
         memory.put("max", elsewhere < 0L ? heap.getMax() : elsewhere);

@@ -71,6 +71,7 @@ def overview(identity: Identity, engine: Engine, report: Report | None, stats: S
             decision_ms_p99=stats.decision_ms_p99,
             cpu_s=stats.cpu_s,
             last_decision_wall_ts=report.wall_ts if report is not None else 0.0,
+            enforces=policy.enforces,
         ),
         queries=tuple(
             sorted((_query(identity, engine, view, now) for view in engine.views), key=lambda query: query.name)
