@@ -289,7 +289,7 @@ def test_the_page_shows_what_a_policy_in_the_shadow_would_bring_and_run(browser:
     with served as handle, opened(browser, handle) as page:
         page.until("!document.querySelector('#shadow-card').hidden", LONG)
         assert page.run("document.querySelector('#shadow-title').textContent") == "klink, in the shadow"
-        assert page.run("document.querySelector('.stat.charge .value').textContent") == "watching"
+        page.until("document.querySelector('.stat.charge .value').textContent === 'watching'", LONG)
         names = "[...document.querySelectorAll('#choices b')].map(b => b.textContent)"
         page.until(f"{names}.includes({json.dumps(HOSTILE)})", LONG)
         cells = "[...document.querySelectorAll('#gain tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
