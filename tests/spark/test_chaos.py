@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import subprocess
+import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,6 @@ import pytest
 import slackwater
 from slackwater.chaos.churn import Churn, ChurnSettings
 from slackwater.chaos.leaks import Growth
-from slackwater.chaos.script import play
 from slackwater.cli import main
 from slackwater.errors import AttachError, ConfigurationError
 from tests.spark.support import batches, eventually, rates, start
@@ -50,18 +51,24 @@ def announced_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.timeout(600)  # one play of fifteen acts
-def test_queries_come_through_every_trouble_with_every_row(spark: Any, tmp_path: Path) -> None:
-    played = play(spark, tmp_path / "scene", queries=2, timeout_s=LONGEST_S)
-    assert [(one.trouble, one.problem) for one in played.suffered if one.problem is not None] == []
-    assert played.problem is None
-    assert len(played.suffered) == 15
-    assert all(one.batches >= 2 or one.skipped for one in played.suffered)
-    assert {name: found.equal for name, found in played.outputs.items()} == {
+def test_queries_come_through_every_trouble_with_every_row(tmp_path: Path) -> None:
+    file = tmp_path / "chaos.json"
+    command = ["chaos", "--starts", "0", "--troubled", "2", "--timeout", f"{LONGEST_S:g}", "--json", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "slackwater", *command], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    played = json.loads(file.read_text())
+    troubles = [row for row in played["rows"] if "trouble" in row]
+    assert [(row["trouble"], row["problem"]) for row in troubles if row["problem"] is not None] == []
+    assert len(troubles) == 15
+    assert all(row["batches"] >= 2 or row["skipped"] for row in troubles)
+    assert {row["output"]: row["equal"] for row in played["rows"] if "output" in row} == {
         "counts_00": True,
         "counts_01": True,
         "late": True,
     }
-    assert all(claim.holds for claim in played.claims)
+    assert [claim["holds"] for claim in played["claims"]] == [True] * 3
 
 
 def test_queries_that_come_and_go_leave_nothing_behind(spark: Any, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from slackwater.sim.experiment import Claim
 
 EXPERIMENT = "chaos"
-TROUBLED_QUERIES = 4
 
 
 def chaos(
@@ -29,6 +28,8 @@ def chaos(
     starts: int = 1000,
     seed: int = 1,
     scripted: Annotated[bool, Parameter(negative="--no-scripted")] = True,
+    troubled: int = 4,
+    timeout: float = 120.0,
     plain: Annotated[bool, Parameter(negative=())] = False,
     json: Path | None = None,
 ) -> None:
@@ -49,13 +50,19 @@ def chaos(
         Of the rows, and of what happens at random.
     scripted
         Also go through the troubles one by one, with an oracle for every row.
+    troubled
+        So many queries do, and one more that takes late rows.
+    timeout
+        In each trouble every query must go on within so many seconds.
     plain
         Start and stop the queries without Slackwater: what Spark itself leaves behind.
     json
         Write the outcome to this file.
     """
-    if not minutes > 0 or queries < 1 or starts < 0:
-        raise ConfigurationError("--minutes must be more than 0, --queries 1 or more, --starts 0 or more.")
+    if not minutes > 0 or queries < 1 or starts < 0 or troubled < 1 or not timeout > 0:
+        raise ConfigurationError(
+            "--minutes and --timeout must be more than 0, --queries and --troubled 1 or more, --starts 0 or more."
+        )
 
     from slackwater.chaos.churn import Churn, ChurnSettings  # noqa: PLC0415  # Spark is loaded on use
     from slackwater.chaos.script import play  # noqa: PLC0415
@@ -69,7 +76,8 @@ def chaos(
         small_session(Path(scratch), BOUNDED) as spark,
     ):
         if scripted:
-            played = play(spark, Path(scratch) / "scene", queries=TROUBLED_QUERIES, seed=seed, told=tell)
+            scene = Path(scratch) / "scene"
+            played = play(spark, scene, queries=troubled, seed=seed, told=tell, timeout_s=timeout)
             rows += played.rows
             claims += played.claims
             if played.problem is not None:

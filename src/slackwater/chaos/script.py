@@ -57,6 +57,9 @@ class Played:
                 "problem": one.problem,
             }
             for one in self.suffered
+        ] + [
+            {"output": name, "equal": found.equal, "expected_rows": found.expected_rows}
+            for name, found in self.outputs.items()
         ]
 
     @property
