@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,27 @@ def main() -> None:
             page.run("location.hash = '#/'")
             page.resize(360, 1500)
             save(page, folder / "page-narrow.png")
+            shadowed(browser, folder)
+
+
+def shadowed(browser: chromium.Chromium, folder: Path) -> None:
+    """Plain Spark, watched, and what another policy would bring."""
+    queries = [replace(query, batch_cost_s=0.5) for query in platform(8)]
+    with live_application(
+        queries,
+        policy="observe",
+        heap=Heap(),
+        history_s=HISTORY_S,
+        name="shop-streams",
+        shadow="klink",
+        shadow_after_s=5,
+    ) as handle:
+        page = browser.open(f"{handle.url}/", width=1360, height=760)
+        page.until("document.querySelector('#advice')?.hidden === false", 300)
+        page.until("document.querySelectorAll('#choices li').length > 0", 300)
+        page.run("document.querySelector('#advice').open = true")
+        page.run("scrollTo(0, document.querySelector('#shadow-card').offsetTop - 70)")
+        save(page, folder / "page-shadow.png")
 
 
 def save(page: Page, file: Path) -> None:

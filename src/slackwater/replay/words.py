@@ -58,7 +58,8 @@ def brings(suggestion: Suggestion, figures: Figures) -> str:
         before = f" instead of {figures.cpu_cores:.2f}" if figures.cpu_cores is not None else ""
         parts.append(f"{suggestion.cpu_cores:.2f} cores busy{before}")
     if suggestion.windows_missing:
-        parts.append(f"{suggestion.windows_missing} windows overdue at the end")
+        missing = suggestion.windows_missing
+        parts.append(f"{missing} {'window' if missing == 1 else 'windows'} overdue at the end")
     return ", ".join(parts) or "nothing that a replay can tell"
 
 
