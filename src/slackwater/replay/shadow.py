@@ -46,7 +46,7 @@ _FIRST_REPLAY_S = 60.0
 _REPLAY_EVERY_S = 60.0
 _FIRST_ADVICE_S = 300.0
 _ADVISE_EVERY_S = 1800.0
-_MOST_DUTY = 0.025  # of replays, and of advice
+_REPLAY_DUTY, _ADVICE_DUTY = 0.04, 0.01  # of a core, at most
 _MOST_WAITING = 2_000
 _MOST_RECORDS = 50_000
 _REPLAY_TIMEOUT_S = 300.0
@@ -257,19 +257,19 @@ class Shadow:
         return MAGIC + frame([head, *queries, *records])
 
     def _look_back(self, trace: bytes) -> None:
-        said, pause_s = self._asked(trace, self._name, _REPLAY_TIMEOUT_S)
-        self._next_replay = time.monotonic() + max(self._replay_every_s, pause_s)
+        said, took_s = self._asked(trace, self._name, _REPLAY_TIMEOUT_S)
+        self._next_replay = time.monotonic() + max(self._replay_every_s, took_s / _REPLAY_DUTY)
         if self._trouble is None:
             self._gain = msgspec.convert({"wall_ts": time.time(), **said}, ShadowGain)
 
     def _advise(self, trace: bytes) -> None:
-        said, pause_s = self._asked(trace, ADVISE, _ADVICE_TIMEOUT_S)
-        self._next_advice = time.monotonic() + max(_ADVISE_EVERY_S, pause_s)
+        said, took_s = self._asked(trace, ADVISE, _ADVICE_TIMEOUT_S)
+        self._next_advice = time.monotonic() + max(_ADVISE_EVERY_S, took_s / _ADVICE_DUTY)
         if self._trouble is None:
             self._advice = msgspec.convert({"wall_ts": time.time(), **said}, ShadowAdvice)
 
     def _asked(self, trace: bytes, what: str, timeout_s: float) -> tuple[dict[str, Any], float]:
-        """The answer, and for how long not to ask again."""
+        """The answer, and how long it took."""
         began = time.monotonic()
         try:
             said = self._replay(trace, what, timeout_s)
@@ -277,7 +277,7 @@ class Shadow:
             said = {"trouble": f"{type(error).__name__}: {error}"}
         trouble = said.get("trouble")
         self._trouble = str(trouble) if trouble is not None else None
-        return said, (time.monotonic() - began) / _MOST_DUTY
+        return said, time.monotonic() - began
 
     def _in_a_process(self, trace: bytes, what: str, timeout_s: float) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="slackwater-shadow-") as folder:
