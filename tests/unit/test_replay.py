@@ -147,6 +147,17 @@ def test_what_compilers_and_collectors_take_is_not_taken_for_the_cost_of_batches
     assert unknowing_s > 1.4 * live
 
 
+def test_a_few_samples_of_compiling_are_not_taken_off_without_what_they_leave() -> None:
+    records = records_of(_queries(2), "klink", 60.0)
+    hosts = [record for record in records if isinstance(record, Host)]
+    told = {
+        id(host): msgspec.structs.replace(host, compiling_cpu_s=0.5 * (host.cpu_s or 0.0), collecting_cpu_s=0.0)
+        for host in hosts[20:30]
+    }
+    some = costs_of(trace_of([told.get(id(one), one) for one in records]), START_WALL_TS, START_WALL_TS + 50)
+    assert some == costs_of(trace_of(records), START_WALL_TS, START_WALL_TS + 50)
+
+
 def test_the_same_trace_and_seed_give_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t"
     path.write_bytes(MAGIC + frame(records_of(_queries(2), "klink", 60.0)))

@@ -155,6 +155,8 @@ def test_garbage_of_batches_that_run_at_once_slows_all_of_them():
     assert _durations_s(ScriptedDriver([_query("a")], cores=2, garbage=garbage))[0] == pytest.approx(0.5)
     both = ScriptedDriver([_query(name) for name in "ab"], cores=2, garbage=garbage)
     assert _durations_s(both)[0] == pytest.approx(0.5 * 1.4 / 1.3)
+    waiting = ScriptedDriver([_query(name, cpu_share=0.6) for name in "ab"], cores=2, garbage=garbage)
+    assert _durations_s(waiting)[0] == pytest.approx(0.2 + 0.3 * 1.4 / 1.3), "what waits is not slowed"
     assert garbage.more(0) == garbage.more(1) == Garbage(always=0.3).more(5) == 1.0
 
 

@@ -82,6 +82,17 @@ def besides(trace: Trace, company: Company, from_ts: float, to_ts: float, own_s:
     )
 
 
+def cpu_without_compiling(trace: Trace, found: Besides) -> list[tuple[float, float]]:
+    """Samples of when and how much CPU time was used so far; all of it where compiling is not told apart."""
+    if not found.compiling:
+        return [(host.wall_ts, host.cpu_s) for host in trace.hosts if host.cpu_s is not None]
+    return [
+        (host.wall_ts, host.cpu_s - host.compiling_cpu_s)
+        for host in trace.hosts
+        if host.cpu_s is not None and host.compiling_cpu_s is not None
+    ]
+
+
 def _garbage(share: float, abreast: float, own_s: float | None) -> Garbage:
     """With so many batches under way on average, collecting took that share of what all else did."""
     if own_s is None:

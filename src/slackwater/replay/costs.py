@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slackwater.errors import ConfigurationError
-from slackwater.replay.besides import Besides, besides
+from slackwater.replay.besides import Besides, besides, cpu_without_compiling
 from slackwater.replay.company import Company, cpu_use, median_slope, speeds_of
 from slackwater.replay.lines import QueryCost, factors_of, median_line, task_share
 from slackwater.replay.streams import shape_of
@@ -139,8 +139,7 @@ def costs_of(trace: Trace, from_ts: float, to_ts: float) -> Costs:
     sample = _sample(found, {query.about.key: query for query in trace.queries}, from_ts, to_ts)
     shapes = {query.about.key: shape_of(query) for query in trace.queries}
     others = besides(trace, sample.company, from_ts, to_ts, sample.own_s)
-    cpu = [(host.wall_ts, host.cpu_s - (host.compiling_cpu_s or 0.0)) for host in trace.hosts if host.cpu_s is not None]
-    fit = _fit(sample, shapes, _row_shares(trace), cpu, others)
+    fit = _fit(sample, shapes, _row_shares(trace), cpu_without_compiling(trace, others), others)
     ratios = sample.alone_s(fit.speeds) / _predicted(sample, fit.queries)
     every = {query.about.key: fit.queries.get(query.about.key, fit.usual) for query in trace.queries}
     return Costs(

@@ -259,13 +259,13 @@ class Shadow:
     def _look_back(self, trace: bytes) -> None:
         said, took_s = self._asked(trace, self._name, _REPLAY_TIMEOUT_S)
         self._next_replay = time.monotonic() + max(self._replay_every_s, took_s / _REPLAY_DUTY)
-        if self._trouble is None:
+        if "trouble" not in said:
             self._gain = msgspec.convert({"wall_ts": time.time(), **said}, ShadowGain)
 
     def _advise(self, trace: bytes) -> None:
         said, took_s = self._asked(trace, ADVISE, _ADVICE_TIMEOUT_S)
         self._next_advice = time.monotonic() + max(_ADVISE_EVERY_S, took_s / _ADVICE_DUTY)
-        if self._trouble is None:
+        if "trouble" not in said:
             self._advice = msgspec.convert({"wall_ts": time.time(), **said}, ShadowAdvice)
 
     def _asked(self, trace: bytes, what: str, timeout_s: float) -> tuple[dict[str, Any], float]:

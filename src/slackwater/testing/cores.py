@@ -119,17 +119,15 @@ class Cores:
         demand = self.background + sum(work.cpu_demand for work in under_way if work.parts[0].computing)
         slower = self.garbage.more(sum(work.is_batch for work in under_way))
         speeds = [
-            (work.parts[0], self._speed(work, demand, capacity) / slower)
-            for work in under_way
-            if not work.parts[0].held
+            (work.parts[0], self._speed(work, demand, capacity, slower)) for work in under_way if not work.parts[0].held
         ]
         return Flow(self, min(demand, capacity) + compiling, speeds)
 
-    def _speed(self, work: Work, demand: float, capacity: float) -> float:
+    def _speed(self, work: Work, demand: float, capacity: float, slower: float) -> float:
         if not work.parts[0].computing:
             return 1.0
         alone = self.background + work.cpu_demand
-        return cpu_speed(demand, alone, cores=capacity, crowding=self.crowding)
+        return cpu_speed(demand, alone, cores=capacity, crowding=self.crowding) / slower
 
 
 @dataclass(frozen=True, slots=True)
